@@ -68,7 +68,7 @@ def plans() -> list[str]:
     """Return the available plans, the default first."""
     from rest_framework.serializers import ChoiceField
 
-    from moments_app.interfaces.api.context import ContextInput
+    from moments_app.interfaces.api.memory import ContextInput
 
     known = ContextInput().fields.get("plan")
     return sorted(known.choices) if isinstance(known, ChoiceField) else ["query"]

@@ -16,9 +16,8 @@ from benchmarks.clients import WORDS
 from benchmarks.figures import Figure
 from benchmarks.site import Site, run_command
 from moments_app import engines
-from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
-from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.texts import DigestAnswer, DigestRequest, SummaryAnswer, SummaryRequest
 from moments_app.engines.shared_call import Part
 from moments_app.jobs import runner as run
 from moments_app.models import Job
@@ -144,8 +143,8 @@ def _settle() -> float:
         override_settings(MEMORY_FORMATION=formation),
     ):
         started = time.monotonic()
-        while settled.count() < SETTLED and (job := Job.objects.take_next([Settle.name], after=Job.FIRST_SUBJECT)):
-            run.run_taken(job)
+        while settled.count() < SETTLED and (job := Job.objects.claim_next([Settle.name], after=Job.FIRST_SUBJECT)):
+            run.run_claimed(job)
         return time.monotonic() - started
 
 

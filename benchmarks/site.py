@@ -159,21 +159,21 @@ def _issue_key() -> str:
 def database_conninfo() -> str:
     from django.conf import settings
 
-    from memoryproject.embedded import server
+    from memoryproject.database import embedded
 
-    folder = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    folder = embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR)
     return f"host={folder} dbname=postgres user=postgres"
 
 
 def _stop_database(folder: Path) -> None:
     from django.db import connection
 
-    from memoryproject.embedded import server
+    from memoryproject.database import embedded
     from sessions_app.database.deferred_writes import stop_all
 
     stop_all()  # at exit, it would restart the database
     connection.close()
-    server.stop(folder.resolve() / "postgres")
+    embedded.stop(folder.resolve() / "postgres")
 
 
 def free_port() -> int:

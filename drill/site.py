@@ -23,7 +23,7 @@ from pydantic import Secret, SecretStr
 from drill.ledger import Turn, marks_in
 from drill.provider import Provider
 from memoryproject.conf import BASE_DIR, variables
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from memoryproject.process_tree import PARENT
 from memoryproject.settings import CONF
 
@@ -78,7 +78,7 @@ class Site:
     def __exit__(self, *_: object) -> None:
         self.stop()
         if self.is_embedded:
-            server.stop(self.folder / "postgres")
+            embedded.stop(self.folder / "postgres")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- processes ---
@@ -223,7 +223,7 @@ class Site:
         """
         if not self.is_embedded:
             return psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
-        folder = server.running_socket(self.folder / "postgres") or "/nonexistent"
+        folder = embedded.running_socket(self.folder / "postgres") or "/nonexistent"
         return psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True, connect_timeout=5)
 
     def rows(self, statement: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
@@ -273,7 +273,7 @@ def environment(provider: Provider, database_url: str, folder: Path) -> dict[str
         for group, names in (("ENGINE", ""), ("EMBEDDING", ""), ("CHAT", "UPSTREAM_"))
         for name, value in ((f"{names}BASE_URL", provider.base_url), (f"{names}API_KEY", "drill"))
     }
-    own = {"DATABASE_URL": database_url, "DATA_DIR": str(folder), server.MAY_CREATE: "1"}
+    own = {"DATABASE_URL": database_url, "DATA_DIR": str(folder), embedded.MAY_CREATE: "1"}
     return os.environ | defaults | models | _logins(database_url) | own
 
 

@@ -12,8 +12,6 @@ from unfold.dataclasses import SearchResult
 
 
 class Entry(NamedTuple):
-    """The singular and plural names of a model, and its icon in the sidebar."""
-
     one: str
     many: str
     icon: str
@@ -69,9 +67,9 @@ SHARED = [
 ]
 # Functions that return how many rows are waiting for an operator, by model.
 _BADGES = {
-    "moments_app.job": "moments_app.operator.admin.job.failed_jobs",
-    "moments_app.release": "moments_app.operator.admin.release.waiting",
-    "moments_app.correction": "moments_app.operator.admin.correction.waiting",
+    "moments_app.job": "moments_app.operator.admin.job.failed_count",
+    "moments_app.release": "moments_app.operator.admin.release.pending_count",
+    "moments_app.correction": "moments_app.operator.admin.correction.pending_count",
 }
 # Functions that return the page to open instead of the list, by model. A blank string opens the list.
 _OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_page"}
@@ -128,22 +126,17 @@ def _is_shown(page: dict[str, object], request: HttpRequest) -> bool:
 
 
 def name_models() -> None:
-    """Set the names of all models in the menu, including models of other packages.
-
-    The models don't define these names themselves, because a change of the names would then need a migration.
-    """
+    """Set the models' names here, because a name in a model's own `Meta` would need a migration to change."""
     for label, entry in ENTRIES.items():
         options = apps.get_model(label)._meta
         options.verbose_name, options.verbose_name_plural = entry.one, entry.many
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the page has its own entry, although its URL starts with that of a list."""
     return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
 
 
 def _section(title: str, *models: str, first: Sequence[dict[str, object]] = ()) -> dict[str, object]:
-    """Return a section of the sidebar. Operators see the entries whose pages they may open."""
     return {"title": title, "separator": True, "items": [*first, *map(_entry, models)]}
 
 
@@ -151,7 +144,6 @@ def _entry(model: str) -> dict[str, object]:
     """Return the sidebar entry of a list, and of the lists that share the entry."""
 
     def shown(request: HttpRequest) -> list[str]:
-        """Return the URLs of the entry's lists that the operator may open."""
         lists = map(_list, shared_with(model))
         return [str(each["link"]) for each in lists if _is_shown(each, request)]
 
@@ -184,7 +176,6 @@ def shared_with(model: str) -> list[str]:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, object]]:
-    """Return Unfold's tabs for the lists that share an entry."""
     return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
 
 

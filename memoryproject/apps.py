@@ -18,8 +18,6 @@ from memoryproject import conf
 
 
 class MemoryProjectConfig(AppConfig):
-    """The site itself: its schedules, its operator groups and its commands."""
-
     name = "memoryproject"
     default = True
 
@@ -29,13 +27,13 @@ class MemoryProjectConfig(AppConfig):
 
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
-        from memoryproject.logins import begin, log_lock, register_groups
+        from memoryproject.logins import log_lockout, record_login_time, register_groups
         from memoryproject.schedules import register_schedules
         from sessions_app.database.database_roles import grant_privileges
         from sessions_app.database.definer_functions import close_gaps
 
-        user_locked_out.connect(log_lock)
-        user_logged_in.connect(begin)
+        user_locked_out.connect(log_lockout)
+        user_logged_in.connect(record_login_time)
         # The senders are the apps that own the tables: Django sends no such signal for an app without models.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
@@ -52,10 +50,7 @@ class MemoryProjectConfig(AppConfig):
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Django's admin, which imports its pages only with `urls.py` and for its own checks.
-
-    The pages are half of the code. Commands and workers start without them.
-    """
+    """Django's admin. It imports its pages, half of the code, only with `urls.py` and for its own checks."""
 
     def ready(self) -> None:
         register(check_dependencies, Tags.admin)
@@ -68,11 +63,7 @@ def check_pages(**named: Any) -> list[CheckMessage]:
 
 
 def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None:
-    """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves.
-
-    Args:
-        plan: The migrations that were run, as pairs of the migration and whether it was reversed.
-    """
+    """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves."""
     if any(is_reversed for _migration, is_reversed in plan):
         return
     from moments_app.recall.embed_all import EmbedAll
@@ -87,8 +78,8 @@ def own_logins(**_: Any) -> list[CheckMessage]:
     if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
         return []
     hint = "Create a login in the role memory_web for them (docs/operations.md, Deployment)."
-    told = "WEB_DATABASE_URL is not set, so web processes log in as the owner of the tables."
-    return [Warning(told, hint=hint, id="memoryproject.W001")]
+    message = "WEB_DATABASE_URL is not set, so web processes log in as the owner of the tables."
+    return [Warning(message, hint=hint, id="memoryproject.W001")]
 
 
 def definer_functions(**_: Any) -> list[CheckMessage]:
@@ -100,13 +91,13 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     try:
         return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
     except OperationalError as error:
-        told = f"The permissions of the database functions could not be checked: {type(error).__name__}."
-        return [Warning(told, hint="Run the check again when the database responds.", id="memoryproject.W003")]
+        message = f"The permissions of the database functions could not be checked: {type(error).__name__}."
+        return [Warning(message, hint="Run the check again when the database responds.", id="memoryproject.W003")]
 
 
 def removed_settings(**_: Any) -> list[CheckMessage]:
     hint = "Delete it from the environment or from .env."
-    return [Warning(told, hint=hint, id="memoryproject.W004") for told in conf.removed(os.environ)]
+    return [Warning(message, hint=hint, id="memoryproject.W004") for message in conf.removed(os.environ)]
 
 
 _REFERRING = """
@@ -126,9 +117,9 @@ def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessa
         unknown = sorted({table for (table,) in cursor.fetchall()} - set(known))
     if not unknown:
         return []
-    told = f"No installed app has these tables: {', '.join(unknown)}. A person with rows in them can't be erased."
+    message = f"No installed app has these tables: {', '.join(unknown)}. A person with rows in them can't be erased."
     hint = "If they belong to an extra, add it to EXTRAS, or drop them (docs/operations.md, Extras)."
-    return [Warning(told, hint=hint, id="memoryproject.W005")]
+    return [Warning(message, hint=hint, id="memoryproject.W005")]
 
 
 def _check_archive_storage() -> None:

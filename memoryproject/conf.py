@@ -445,12 +445,12 @@ class EmbeddingSettings(Group):
     def recipe_of(self, model: str, dimensions: int) -> Recipe:
         """Return the recipe of a model, from the settings or from the preset for its name."""
         known = preset(model)
-        told = (
+        chosen = (
             known.query_prefix if self.query_prefix is None else self.query_prefix,
             known.document_prefix if self.document_prefix is None else self.document_prefix,
             known.input_types if self.input_types is None else self.input_types,
         )
-        return Recipe(model, dimensions, *told)
+        return Recipe(model, dimensions, *chosen)
 
     @property
     def is_on(self) -> bool:

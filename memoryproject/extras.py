@@ -41,8 +41,8 @@ def packages_of(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        told = (
+        message = (
             f"The package {error.name} isn't installed. Run `pip install '.[{name}]'` in the repository, or unset the "
             "settings that need it."
         )
-        raise ImproperlyConfigured(told) from error
+        raise ImproperlyConfigured(message) from error

@@ -16,7 +16,7 @@ from memoryproject.conf import HOME
 from memoryproject.process_tree import Fork, free_unused_memory
 from memoryproject.settings import database_of
 from memoryproject.status import watchdog
-from memoryproject.telemetry import sending
+from memoryproject.telemetry import exporting
 from moments_app import engines
 from moments_app.jobs import worker
 from sessions_app import lexemes
@@ -43,15 +43,14 @@ def load() -> None:
 
 
 def background(*, stops_database: bool = False) -> list[Fork]:
-    """Return the workers and the watchdog.
-
-    Args:
-        stops_database: Whether the watchdog stops the embedded database if the parent dies.
-    """
+    """Return the workers and the watchdog. If the parent dies, the watchdog can stop the embedded database."""
     number = settings.JOBS.workers
     watch = partial(_as_worker, partial(watchdog.serve, stops_database=stops_database))
-    dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
-    return [Fork("The watchdog", watch, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
+    parent_death_signal = signal.SIGTERM if stops_database else signal.SIGKILL
+    return [
+        Fork("The watchdog", watch, parent_death_signal=parent_death_signal),
+        *(_worker(n, number) for n in range(number)),
+    ]
 
 
 def _worker(number: int, workers: int) -> Fork:
@@ -76,12 +75,9 @@ def _serve_embeddings() -> None:
 
 
 def _as_worker(function: Callable[[], None]) -> None:
-    """Call a function as a worker: with its database login, error reports and tracing.
-
-    Only a fork may call this, because it starts threads.
-    """
+    """Call a function with a worker's login, error reports and tracing. Only a fork may: it starts threads."""
     _log_in_as("worker")
-    with sending("worker"):
+    with exporting("worker"):
         function()
 
 
@@ -95,7 +91,6 @@ def _serve(host: str, port: int) -> None:
 
 
 def _log_in_as(process: str) -> None:
-    """Use the database login of a kind of process: web, worker."""
     settings.PROCESS = process
     settings.DATABASES["default"] = database_of(process)
     connections.settings = connections.configure_settings(settings.DATABASES)

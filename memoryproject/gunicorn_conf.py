@@ -3,19 +3,20 @@
 Several processes use several cores. `asgi.py` describes how a process handles requests.
 """
 
+import fcntl
 import os
+import shutil
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import httptools  # noqa: F401 (the workers share it)
 import structlog
 import uvloop  # noqa: F401 (likewise)
 
-from memoryproject.process_tree import die_with, set_process_name
-from memoryproject.serving import figures_folder
+from memoryproject.process_tree import die_with, set_process_name, try_lock
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
@@ -24,16 +25,13 @@ from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
 from memoryproject.serving.quiet_server import TICK, QuietServer
-from memoryproject.settings import CONF, FIGURES_DIR
+from memoryproject.settings import CONF, FIGURES_DIR, FIGURES_VARIABLE
 
-os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
+os.environ[FIGURES_VARIABLE] = str(FIGURES_DIR)
 
 
 class WebWorker(UvicornWorker):  # type: ignore[misc]
-    """A worker that uses the address and the scheme of the connection itself.
-
-    By default, Uvicorn trusts proxy headers of any local client. Here, only `BEHIND_PROXY` decides whether they count.
-    """
+    """A worker that leaves proxy headers to `BEHIND_PROXY`. By default, Uvicorn trusts those of any local client."""
 
     CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
 
@@ -64,17 +62,6 @@ def on_starting(server: Any) -> None:
     make_figures_folder()
 
 
-def make_figures_folder() -> None:
-    """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
-    try:
-        figures_folder.make(FIGURES_DIR)
-    except OSError as error:
-        instead = Path(tempfile.gettempdir(), f"memory-figures-{os.getuid()}")
-        figures_folder.make(instead)
-        told = f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}. Requests are counted in {instead}."
-        structlog.get_logger(__name__).warning(told)
-
-
 def post_fork(_server: Any, worker: Any) -> None:
     """Make a worker die with its master, so that none keeps serving with old settings."""
     die_with(worker.ppid)
@@ -84,13 +71,12 @@ def post_fork(_server: Any, worker: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Stop the server if the data are from another version, or a check of the database fails.
 
-    Only the first worker checks. Under `manage.py run`, no worker checks, because the command itself has checked.
-
-    Later workers don't check, because during a rollout this release keeps serving while the next one migrates.
+    Only the first worker checks, because during a rollout this release keeps serving while the next one migrates.
+    Under `manage.py run`, the command itself has checked.
     """
     from memoryproject.status import checks
 
-    if worker.age > 1 or checks.fits:
+    if worker.age > 1 or checks.is_schema_current:
         return
     from django.core.management.base import CommandError
     from django.db import connection
@@ -121,4 +107,37 @@ def on_exit(_server: Any) -> None:
     from memoryproject import telemetry
 
     telemetry.stop()
-    figures_folder.remove()
+    shutil.rmtree(os.environ[FIGURES_VARIABLE], ignore_errors=True)
+
+
+# --- the folder in which the processes of this server share their metrics (prometheus_client's multiprocess mode) ---
+
+LOCK = "lock"
+_lock_file: TextIO | None = None  # open until this process and all its forks have ended
+
+
+def make_figures_folder() -> None:
+    """Create the metrics folder, in the temporary directory if `DATA_DIR` is not writable."""
+    try:
+        _make_figures_folder(FIGURES_DIR)
+    except OSError as error:
+        instead = Path(tempfile.gettempdir(), f"memory-figures-{os.getuid()}")
+        _make_figures_folder(instead)
+        message = f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}. Requests are counted in {instead}."
+        structlog.get_logger(__name__).warning(message)
+
+
+def _make_figures_folder(parent: Path) -> None:
+    """Create this server's folder, and remove the folders of servers that have ended."""
+    global _lock_file
+    parent.mkdir(parents=True, exist_ok=True)
+    with (parent / LOCK).open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # otherwise, another server could remove a folder before it is locked
+        for lock in parent.glob(f"*/{LOCK}"):
+            with suppress(FileNotFoundError), lock.open("r+") as file:
+                if try_lock(file):
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+        folder = tempfile.mkdtemp(dir=parent)
+        _lock_file = Path(folder, LOCK).open("w")  # noqa: SIM115
+        try_lock(_lock_file)
+    os.environ[FIGURES_VARIABLE] = folder

@@ -42,12 +42,12 @@ from sessions_app.security import second_factor
 
 ADMIN = "/admin/"
 APPS = {"sessions_app", "moments_app"}
-BEGAN, SEEN = "login_began", "login_seen"  # seconds since the epoch, in a session
-SEEN_EVERY = 60  # seconds between two updates of a session in use
+STARTED_AT, LAST_SEEN_AT = "login_began", "login_seen"  # seconds since the epoch, in a session
+UPDATE_SECONDS = 60  # seconds between two updates of a session in use
 OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
 # Pages on which operators manage their own login.
-OWN = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
+OWN_LOGIN_PAGES = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
 # Tables about the whole site or the staff, not about single applications.
 SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
@@ -57,48 +57,45 @@ def client_address(request: HttpRequest) -> str:
     return anonymous_throttle.client_address(request.META.get("REMOTE_ADDR", ""), forwarded)
 
 
-class ProvenLoginMiddleware(MiddlewareMixin):
+class VerifiedLoginMiddleware(MiddlewareMixin):
     """Records verified logins, so the anonymous rate limit doesn't apply to them."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if request.path.startswith(ADMIN) and response.status_code < 500:
             with suppress(DatabaseError):  # then nothing is recorded
-                self._note(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
+                self._record(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
         return response
 
-    def _note(self, request: HttpRequest, login: str) -> None:
+    def _record(self, request: HttpRequest, login: str) -> None:
         if login:
             (VERIFIED.add if request.user.is_authenticated else VERIFIED.drop)(login)
 
 
-def log_lock(*, ip_address: str, **_: Any) -> None:
-    """Log that an IP address was locked out, once per lockout, because continued attempts must not fill the log.
-
-    The typed username may be a password, so it is not stored.
-    """
+def log_lockout(*, ip_address: str, **_: Any) -> None:
+    """Log a lockout of an IP address, once. The typed username may be a password, so it is not stored."""
     lock = {"type": "login_locked", "actor": f"address:{ip_address}"}
     if not Event.objects.filter(**lock, created_at__gte=timezone.now() - settings.AXES_COOLOFF_TIME).exists():
         Event.objects.create(**lock)
 
 
-class LoadsAtOnce(ModelBackend):
+class LoginBackend(ModelBackend):
     """Loads a login together with data that every page needs: whether it has a second factor, and its applications."""
 
     def get_user(self, user_id: int) -> User | None:
         applications = LoginLimit.objects.filter(login=OuterRef("pk")).values("application")
         logins = User.objects.annotate(
-            has_second_factor=Exists(second_factor.set_up().filter(user=OuterRef("pk"))),
+            has_second_factor=Exists(second_factor.confirmed_devices().filter(user=OuterRef("pk"))),
             applications=ArraySubquery(applications),
         )
         login = logins.filter(pk=user_id).first()
         return login if login and self.user_can_authenticate(login) else None
 
 
-class Passwords(LoadsAtOnce):
+class Passwords(LoginBackend):
     """Authenticates with a password."""
 
 
-class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
+class LockoutBackend(AxesStandaloneBackend, LoginBackend):  # type: ignore[misc]
     """Blocks IP addresses that guess passwords. Denies site-wide permissions to operators of some applications.
 
     This is the first backend, so its denial takes precedence over the permissions of an operator's groups.
@@ -116,9 +113,8 @@ class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
         return super().has_module_perms(user_obj, app_label)
 
 
-def begin(request: HttpRequest, **_: Any) -> None:
-    """Store the login's start time in the session."""
-    request.session[BEGAN] = request.session[SEEN] = time.time()
+def record_login_time(request: HttpRequest, **_: Any) -> None:
+    request.session[STARTED_AT] = request.session[LAST_SEEN_AT] = time.time()
 
 
 class LoginMiddleware(MiddlewareMixin):
@@ -129,27 +125,27 @@ class LoginMiddleware(MiddlewareMixin):
         match = request.resolver_match
         if match is None or match.namespace != "admin" or match.url_name in OPEN or not request.user.is_authenticated:
             return None
-        if _has_ended(request.session):
+        if _has_expired(request.session):
             logout(request)
             return None
-        missing = _missing(request)
+        missing = _required_page(request)
         if not missing or match.url_name == missing:
             return None
         return HttpResponseRedirect(reverse(f"admin:{missing}", query={"next": request.get_full_path()}))
 
 
-def _has_ended(session: SessionBase) -> bool:
+def _has_expired(session: SessionBase) -> bool:
     """Return whether a login has expired or started in the future; if not, record its use."""
     now = time.time()
-    age, rest = now - session.get(BEGAN, 0), now - session.get(SEEN, 0)
+    age, rest = now - session.get(STARTED_AT, 0), now - session.get(LAST_SEEN_AT, 0)
     if age < -TOLERANCE.total_seconds() or age > settings.LOGIN_HOURS * 3600 or rest > settings.LOGIN_IDLE_MINUTES * 60:
         return True
-    if rest > SEEN_EVERY:
-        session[SEEN] = now
+    if rest > UPDATE_SECONDS:
+        session[LAST_SEEN_AT] = now
     return False
 
 
-def _missing(request: HttpRequest) -> str:
+def _required_page(request: HttpRequest) -> str:
     """Return the name of the page that the operator must complete first, or a blank string."""
     if second_factor.is_verified(request):
         return ""
@@ -170,7 +166,7 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
         applications = login.applications  # type: ignore[attr-defined]
         if not applications:
             return None
-        if match.url_name not in OWN:  # these pages change the login itself, not the copy
+        if match.url_name not in OWN_LOGIN_PAGES:  # these pages change the login itself, not the copy
             request.user = _limited(login)
         try:
             with acting_as_limited_operator(login.pk, applications):

@@ -25,14 +25,14 @@ T = TypeVar("T")
 PARENT = "MEMORY_PARENT"  # environment variable of a child: the id of the parent process, whose death kills it
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 STOP_SECONDS = 30  # seconds that a child may take to exit
-LONGEST_PAUSE = 30.0  # maximum seconds before a child that keeps dying is restarted
+MAX_PAUSE = 30.0  # maximum seconds before a child that keeps dying is restarted
 STEADY_SECONDS = 20  # run time after which a child's death isn't counted as a failed start
 WAKE = signal.SIGURG  # tells the root to start idle children; other processes ignore this signal
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
 
-class Held(Exception):
+class DirectoryLocked(Exception):
     """Another process has locked the data directory. The message says which one, and since when."""
 
 
@@ -41,36 +41,35 @@ class CannotStart(Exception):
 
 
 @contextmanager
-def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Lock a data directory until the block or the process ends.
+def lock_directory(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
+    """Lock a data directory, created if missing, until the block or the process ends.
 
     Args:
-        directory: The data directory. It is created if it is missing.
         patience: Seconds to wait for another process to release it.
 
     Raises:
-        Held: Another process has locked it.
+        DirectoryLocked: Another process has locked it.
         CannotStart: It is not writable.
     """
-    with _writing(directory):
+    with _reporting_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         opened = (directory / LOCK_FILE).open("a+")
     with opened as file:
         deadline = time.monotonic() + patience
-        while not locked(file):
+        while not try_lock(file):
             if time.monotonic() >= deadline:
                 file.seek(0)
-                raise Held(f"{directory} is in use by {file.read().strip() or 'another process'}.")
+                raise DirectoryLocked(f"{directory} is in use by {file.read().strip() or 'another process'}.")
             time.sleep(0.1)
-        with _writing(directory):
+        with _reporting_errors(directory):
             file.truncate(0)
-            file.write(_who())
+            file.write(_this_process())
             file.flush()
         yield
 
 
 @contextmanager
-def marked(directory: Path) -> Iterator[str]:
+def mark_in_use(directory: Path) -> Iterator[str]:
     """Mark a data directory, which this process has locked, as in use until the block ends.
 
     Yields:
@@ -80,9 +79,9 @@ def marked(directory: Path) -> Iterator[str]:
         CannotStart: It is not writable.
     """
     mark = directory / MARK_FILE
-    with _writing(directory):
+    with _reporting_errors(directory):
         left = mark.read_text() if mark.exists() else ""
-        mark.write_text(_who())
+        mark.write_text(_this_process())
     try:
         yield left
     finally:
@@ -90,18 +89,18 @@ def marked(directory: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _writing(directory: Path) -> Iterator[None]:
+def _reporting_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise CannotStart(f"DATA_DIR: {directory} can't be used: {error.strerror}.") from error
 
 
-def _who() -> str:
+def _this_process() -> str:
     return f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def locked(file: TextIO) -> bool:
+def try_lock(file: TextIO) -> bool:
     """Lock a file until this process and all its forks have closed it. Return False if it is already locked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,25 +116,21 @@ def die_with_parent() -> None:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Tell the kernel to send this process a signal when its parent dies. Exit if the parent is already dead.
-
-    Args:
-        parent: The parent's process id, read before this process was forked.
-    """
+    """Ask the kernel to signal this process when its parent, as read before the fork, dies. Exit if it is dead."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def end_as_by_ctrl_c() -> None:
+def treat_sigterm_as_ctrl_c() -> None:
     """Make SIGTERM raise `KeyboardInterrupt`, like Ctrl-C, in the root of a tree."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.default_int_handler)
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def interrupts_blocked() -> Iterator[None]:
     """Block SIGINT and SIGTERM in this thread, and in processes that it starts, while the block runs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
@@ -146,7 +141,6 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def signals_as_bytes() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
     reading, writing = os.pipe()
     for end in (reading, writing):
         os.set_blocking(end, False)
@@ -172,14 +166,11 @@ def free_unused_memory() -> None:
 
 
 class Fork:
-    """A child that is forked from the root and calls a function. It starts quickly and shares the root's memory.
-
-    The root must have neither threads nor connections.
+    """A child that is forked from the root, which must have neither threads nor connections, and calls a function.
 
     Args:
         name: The name in messages, such as "The web server".
-        function: Called in the child, without arguments.
-        dies_by: The signal that the child receives when its root dies.
+        parent_death_signal: The signal that the child receives when its root dies.
         is_required: Whether the tree needs the child to be ready.
         may_rest: Whether it exits with status 0 when there is nothing to do. `WAKE` restarts it.
     """
@@ -189,14 +180,14 @@ class Fork:
         name: str,
         function: Callable[[], None],
         *,
-        dies_by: int = signal.SIGKILL,
+        parent_death_signal: int = signal.SIGKILL,
         is_required: bool = True,
         may_rest: bool = False,
     ) -> None:
         self.name, self.is_required, self.may_rest = name, is_required, may_rest
-        self._function, self._dies_by = function, dies_by
+        self._function, self._parent_death_signal = function, parent_death_signal
         self.was_started = False
-        self.is_wanted = False  # whether `WAKE` was received since it was started
+        self.is_woken = False  # whether `WAKE` was received since it was started
         self.due_at = 0.0
         self._started_at = 0.0
         self._deaths = 0  # consecutive deaths
@@ -207,7 +198,6 @@ class Fork:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return its exit status, or None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float) -> None:
@@ -215,10 +205,10 @@ class Fork:
 
     def start(self) -> None:
         """Start it in its own session, so Ctrl-C reaches only the root."""
-        arguments = self._function, os.getpid(), self._dies_by
+        arguments = self._function, os.getpid(), self._parent_death_signal
         self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
         self._process.start()
-        self.was_started, self.is_wanted, self._started_at = True, False, time.monotonic()
+        self.was_started, self.is_woken, self._started_at = True, False, time.monotonic()
 
     @property
     def is_alive(self) -> bool:
@@ -229,37 +219,33 @@ class Fork:
             os.kill(self.pid, number)
 
     @property
-    def rests(self) -> bool:
-        """Return whether the child exited because there was nothing to do."""
+    def is_resting(self) -> bool:
         return self.may_rest and self.was_started and self.poll() == 0
 
-    def note_death(self) -> None:
+    def record_death(self) -> None:
         """Count a death, and schedule the restart: immediately the first time, with increasing pauses after that."""
         steady = time.monotonic() - self._started_at > STEADY_SECONDS
         self._deaths = 1 if steady else self._deaths + 1
-        pause = 0.0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), LONGEST_PAUSE)
+        pause = 0.0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), MAX_PAUSE)
         self.was_started, self.due_at = False, time.monotonic() + pause
 
 
-def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKILL) -> None:
+def _run(function: Callable[[], None], parent: int, parent_death_signal: int = signal.SIGKILL) -> None:
     signal.set_wakeup_fd(-1)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
-    die_with(parent, dies_by)
+    die_with(parent, parent_death_signal)
     os.setsid()
     set_process_name(multiprocessing.current_process().name)
     function()
 
 
-def apart(function: Callable[[], None]) -> None:
-    """Call a function in a separate process that this one doesn't wait for.
-
-    The caller must have neither threads nor connections.
-    """
+def run_detached(function: Callable[[], None]) -> None:
+    """Call a function in a process that this one doesn't wait for. The caller must have no threads or connections."""
     _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
 
 
-def in_fork(function: Callable[[], T]) -> T:
+def run_in_fork(function: Callable[[], T]) -> T:
     """Call a function in a fork, and return its result. The fork's memory is freed when it exits.
 
     If this process is interrupted or dies, `KeyboardInterrupt` is raised in the function. The caller must have no
@@ -272,7 +258,7 @@ def in_fork(function: Callable[[], T]) -> T:
     reading, writing = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_send_result, args=(function, writing, os.getpid()))
     try:
-        with uninterrupted():  # until the fork handles interrupts itself
+        with interrupts_blocked():  # until the fork handles interrupts itself
             process.start()
             writing.close()
         result, error = reading.recv()
@@ -299,7 +285,7 @@ def _interrupt(process: ForkProcess) -> None:
 
 
 def _send_result(function: Callable[[], T], writing: Connection, parent: int) -> None:
-    end_as_by_ctrl_c()
+    treat_sigterm_as_ctrl_c()
     die_with(parent, signal.SIGTERM)
     os.setsid()  # Ctrl-C reaches only the caller
     try:
@@ -312,69 +298,62 @@ def _send_result(function: Callable[[], T], writing: Connection, parent: int) ->
 
 
 class Tree:
-    """The children of this process, which it keeps running.
+    """The children of this process, which it starts in order, keeps running, and stops in reverse order.
 
     Args:
-        children: Started in this order, and stopped in reverse order.
-        told: Called with a sentence for each child that died.
+        notify: Called with a sentence for each child that died.
     """
 
-    def __init__(self, children: Sequence[Fork], told: Callable[[str], None]) -> None:
+    def __init__(self, children: Sequence[Fork], notify: Callable[[str], None]) -> None:
         self.children = list(children)
-        self._told = told
+        self._notify = notify
 
     def start(self) -> None:
         for child in self.children:
             child.start()
 
-    def require(self) -> None:
-        """Check that all required children are running, before the tree is ready.
-
-        Raises:
-            CannotStart: A child has exited. The message has its name and status.
-        """
+    def check_started(self) -> None:
+        """Raise `CannotStart` if a required child has exited, before the tree is ready."""
         for child in self.children:
-            if child.is_required and not child.is_alive and not child.rests:
+            if child.is_required and not child.is_alive and not child.is_resting:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
 
-    def keep_until_asked(self) -> None:
+    def run_until_interrupted(self) -> None:
         """Keep the children running until Ctrl-C, which raises `KeyboardInterrupt`."""
         for number in (signal.SIGCHLD, WAKE):
             signal.signal(number, lambda *_: None)  # an ignored signal would not end the wait
         with signals_as_bytes() as signals:
             while True:
-                self.keep()
+                self.restart_dead()
                 select.select([signals], [], [], self._pause())
                 with suppress(BlockingIOError):
                     if WAKE in os.read(signals, 1024):
                         self.wake()
 
     def wake(self) -> None:
-        """Mark all children, so `keep` restarts idle ones. A child about to exit may not have seen the new work."""
+        """Mark all children, so `restart_dead` starts idle ones. One about to exit may not have seen the new work."""
         for child in self.children:
-            child.is_wanted = True
+            child.is_woken = True
 
     def _pause(self) -> float | None:
-        """Return the seconds until the next start of a child, or None if all are running."""
         due = [child.due_at for child in self.children if not child.was_started]
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
-    def keep(self) -> None:
-        """Check the children once, and restart those that died."""
-        multiprocessing.active_children()  # reaps processes started by `apart`
+    def restart_dead(self) -> None:
+        multiprocessing.active_children()  # reaps processes started by `run_detached`
         for child in self.children:
-            if child.rests:
-                if child.is_wanted:
+            if child.is_resting:
+                if child.is_woken:
                     child.start()
                 continue
             if child.was_started and not child.is_alive:
                 status = child.poll()
-                child.note_death()
-                self._told(f"{child.name} exited with status {status} and is being restarted.")
+                child.record_death()
+                self._notify(f"{child.name} exited with status {status} and is being restarted.")
             if not child.was_started and time.monotonic() >= child.due_at:
                 child.start()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Ask the children to exit, last first. Kill them after `STOP_SECONDS`, or at a second Ctrl-C."""
         living = [child for child in reversed(self.children) if child.is_alive]
         with suppress(KeyboardInterrupt):

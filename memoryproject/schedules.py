@@ -14,7 +14,7 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, OuterRef,
 from django.db.models.functions import Coalesce, Now
 from django_q.models import Schedule
 
-from memoryproject.database.clocks import put_times_back
+from memoryproject.database.clocks import correct_times_nightly
 from memoryproject.database.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.models import Job
@@ -28,7 +28,7 @@ from sessions_app.retention.retain import retain
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
 PAUSED = 0  # a schedule's number of repeats if it is paused
-MISSED = 3  # number of missed intervals that degrades the site
+MISSED_INTERVALS = 3  # number of missed intervals that degrades the site
 
 
 class UnknownSchedule(Exception):
@@ -40,9 +40,7 @@ class Scheduled:
     """A scheduled task.
 
     Args:
-        name: Its name in the queue and the command.
-        run: Called to run the task. Accepts `dry_run`. `str()` of its result describes what was done. If the result has
-            `failures`, the command fails.
+        run: Accepts `dry_run`. `str()` of its result says what was done. If that has `failures`, the command fails.
     """
 
     name: str
@@ -54,7 +52,6 @@ class Scheduled:
 
     @property
     def does(self) -> str:
-        """The first line of the docstring of `run`."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
 
@@ -65,7 +62,7 @@ def schedules() -> dict[str, Scheduled]:
         Scheduled("prune_items", prune_items, Timing(minutes=10)),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
-        Scheduled("put_times_back", put_times_back, Timing(daily_at=time(2))),
+        Scheduled("put_times_back", correct_times_nightly, Timing(daily_at=time(2))),
         Scheduled("retain", retain, Timing(daily_at=time(3))),
         Scheduled("vacuum", vacuum, Timing(daily_at=time(5))),
     ]
@@ -74,7 +71,7 @@ def schedules() -> dict[str, Scheduled]:
 
 
 def schedule_named(name: str) -> Scheduled:
-    """Return the scheduled task with this name. Raise `UnknownSchedule` if there is none."""
+    """Return a scheduled task, or raise `UnknownSchedule`."""
     known = schedules()
     if name not in known:
         raise UnknownSchedule(f"There is no schedule {name}. Choose one of {', '.join(sorted(known))}.")
@@ -82,7 +79,6 @@ def schedule_named(name: str) -> Scheduled:
 
 
 def run_schedule(name: str) -> None:
-    """Run a scheduled task. Called by the queue."""
     schedule_named(name).run()
 
 
@@ -90,9 +86,9 @@ def run_schedule(name: str) -> None:
 
 
 def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
-    """Annotate schedules with the end of the last run, the time since then, and whether they wait for a running job.
+    """Annotate schedules with `last_run` (its end), `age` and `waits` (for a running job).
 
-    Before its first run, a schedule's time counts from when it was first queued.
+    Before its first run, a schedule's age counts from when it was first queued.
     """
     jobs = Job.objects.filter(process=TASK, task=OuterRef("name"))
     ended = jobs.filter(status=Job.Status.COMPLETED).order_by("-finished_at").values("finished_at")[:1]
@@ -109,7 +105,7 @@ def ages() -> dict[str, timedelta]:
 
 
 def late() -> dict[str, timedelta]:
-    """Return the ages of schedules that have missed `MISSED` intervals."""
+    """Return the ages of schedules that have missed `MISSED_INTERVALS`."""
     return {row.name: row.age for row in _running() if is_late(row)}
 
 
@@ -118,10 +114,10 @@ def _running() -> "QuerySet[Any]":
 
 
 def is_late(row: Any) -> bool:
-    """Return whether a schedule from `with_runs` missed `MISSED` intervals and isn't waiting for a running job."""
+    """Return whether a row of `with_runs` missed `MISSED_INTERVALS`, and isn't waiting for a running job."""
     if row.repeats == PAUSED or row.age is None or row.waits or row.name not in schedules():
         return False
-    return bool(row.age > MISSED * schedules()[row.name].timing.interval)
+    return bool(row.age > MISSED_INTERVALS * schedules()[row.name].timing.interval)
 
 
 # --- the queue's table ---
@@ -145,7 +141,7 @@ def register_schedules(**_: Any) -> None:
     gone.delete()
 
 
-def put_schedules_back() -> list[TimeCorrection]:
+def correct_next_runs() -> list[TimeCorrection]:
     """Correct schedules whose next run is at a wrong time. Return the corrections."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
@@ -157,9 +153,9 @@ def put_schedules_back() -> list[TimeCorrection]:
 
 
 def _correct_next_run(row: Schedule, timing: Timing) -> None:
-    """Correct a next run that is at the wrong time of day or more than one interval away.
+    """Correct a next run at the wrong time of day, or more than one interval away.
 
-    The queue computes each run from the previous one, so a wrong clock or a longer interval would delay all later runs.
+    The queue computes each run from the previous one, so one wrong time would delay all later runs.
     """
     latest = _latest_next_run(timing, database_now())
     if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):

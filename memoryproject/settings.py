@@ -15,7 +15,6 @@ from django.templatetags.static import static
 from memoryproject import conf, extras
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
-from memoryproject.serving import figures_folder
 
 environ.Env.read_env(HOME / ".env")
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
@@ -93,7 +92,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_otp.middleware.OTPMiddleware",
-    "memoryproject.logins.ProvenLoginMiddleware",
+    "memoryproject.logins.VerifiedLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -109,7 +108,7 @@ MIDDLEWARE_OF_PAGES = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_otp.middleware.OTPMiddleware",
-    "memoryproject.logins.ProvenLoginMiddleware",
+    "memoryproject.logins.VerifiedLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
@@ -143,8 +142,9 @@ DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
 FIGURES_DIR = DATA_DIR / "figures"
+FIGURES_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported, with django-q2
 if PROCESS == "run":  # the web server is a fork that has already imported prometheus_client
-    os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
+    os.environ[FIGURES_VARIABLE] = str(FIGURES_DIR)
 DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
 # A vanished host is detected within half a minute, so no process waits for it forever. `DATABASE_URL` may override
@@ -168,10 +168,10 @@ def database_of(process: str) -> dict[str, Any]:
         database = environ.Env.db_url_config(url)
         database["HOST"] = unquote(database["HOST"])  # the folder of a socket, as in libpq: %2Frun%2Fpostgresql
         if database["ENGINE"] == "django.db.backends.postgresql":
-            database["ENGINE"] = "memoryproject.postgresql"
+            database["ENGINE"] = "memoryproject.database"
     else:
         login = {"web": "memory_web", "worker": "memory_worker"}.get(process, "postgres")
-        database = {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": login}
+        database = {"ENGINE": "memoryproject.database", "EMBEDDED": True, "NAME": "postgres", "USER": login}
     database["OPTIONS"] = DATABASE_OPTIONS | database.get("OPTIONS", {})
     if process == "web":
         # Only the web process pools connections. A worker forks without the pool's threads, so tasks would hang.
@@ -192,7 +192,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 
-AUTHENTICATION_BACKENDS = ["memoryproject.logins.Door", "memoryproject.logins.Passwords"]
+AUTHENTICATION_BACKENDS = ["memoryproject.logins.LockoutBackend", "memoryproject.logins.Passwords"]
 # IP addresses are locked out, not logins. Otherwise, attackers could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"

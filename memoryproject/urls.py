@@ -8,7 +8,7 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from memoryproject import extras
-from memoryproject.serving.schema_view import description
+from memoryproject.serving.schema_view import schema
 from memoryproject.settings import CONF
 from memoryproject.status import checks, metrics
 
@@ -21,7 +21,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", include("sessions_app.api.urls")),
     path("api/v1/", include("moments_app.interfaces.api.urls")),
-    path("api/v1/schema", description, name="schema"),
+    path("api/v1/schema", schema, name="schema"),
     path(
         "api/v1/docs",
         SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="api_docs.html", **open_to_all),

@@ -10,11 +10,10 @@ class MomentsAppConfig(AppConfig):
     verbose_name = "Memory"
 
     def ready(self) -> None:
-        """Connect the signals. Import the tables, processes and layers that apps declare, which registers them."""
-        from moments_app import triggers
+        """Import the receivers of signals, and the tables, processes and layers that apps declare, to register them."""
+        from moments_app import triggers  # noqa: F401
         from moments_app.prompts import install_shipped_prompts
         from moments_app.provenance import declared  # noqa: F401 (adds itself to the registry)
 
         autodiscover_modules("declared", "processes", "layers")
-        triggers.connect()
         post_migrate.connect(install_shipped_prompts, sender=self)

@@ -1,7 +1,4 @@
-"""Imports the modules of this app that define processes. Each app's module with this name is imported at startup.
-
-Your own app adds a process in the same way, with a module `processes`.
-"""
+"""The modules that define processes. Each app's module `processes` is imported at startup."""
 
 from moments_app import summaries
 from moments_app.moments import build, rebuild

@@ -1,7 +1,7 @@
 """`roll_summary`: update the summary of a session's latest window with the turns since the last version.
 
-When a round ends and enough turns are new, `begin` adds the next version as `processing`, together with its job. The
-engine receives only the previous text and the new turns, so each version costs the same, however long the session is.
+When a round ends and enough turns are new, the next version is added as `processing`, together with its job. The engine
+receives only the previous text and the new turns, so each version costs the same, however long the session is.
 """
 
 import time
@@ -17,20 +17,20 @@ from django.db.models.functions import Cast, Ceil, Floor, Least
 from django.utils import timezone
 
 from moments_app.engines import EXTRACTIVE, Caller, engine_name, language_model
-from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.texts import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    InputChanged,
     Lane,
-    Moved,
     Process,
     ProcessInput,
     Progress,
     Skipped,
     Workload,
+    active_prompt,
+    check_corrections,
     complete,
     locked_session,
-    prompt_in_force,
-    refuse_corrected,
     session_of,
     tokens_of,
 )
@@ -51,41 +51,32 @@ from sessions_app.retention.read_archived import MISSING, with_readable_text
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
 PROMPT_TOKENS = 550  # estimated tokens of the prompt, current text and facts of a call
 FIRST_END = 5  # sequence of the first end of a round at which a summary is written
-LOOK_BACK = 50  # maximum turns to search for the end of the last round
+MAX_LOOK_BACK = 50  # maximum turns to search for the end of the last round
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class SummaryInput(ProcessInput):
-    """The input of a run.
-
-    Args:
-        summary: the version to write, which is `processing`.
-        source_ids: primary keys of the source messages, including those of the base that are still in the window.
-        unreadable: ranges of archived turns that could not be read.
-        corrections: the state of the person's corrections before the turns were read.
-    """
-
     prompt_version: PromptVersion
-    summary: Summary
+    summary: Summary  # the version to write, which is `processing`
     request: SummaryRequest
-    source_ids: list[int]
-    unreadable: list[SequenceRange]
-    corrections: CorrectionState
+    source_ids: list[int]  # of messages, including those of the base that are still in the window
+    unreadable: list[SequenceRange]  # archived turns that could not be read
+    corrections: CorrectionState  # before the turns were read
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)
-class Rolled:
+class TimedAnswer:
     answer: SummaryAnswer
     engine: str
     milliseconds: int
 
 
-class RollSummary(Process[SummaryInput, Rolled]):
+class RollSummary(Process[SummaryInput, TimedAnswer]):
     name = PROCESS
     title = "Summarize new messages"
     makes = "summaries of new messages"
@@ -102,7 +93,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             ArchiveError: some archived turns can't be read. The last attempt continues without them.
         """
         session = session_of(job)
-        summary = _version_to_write(session) or _version_begun_meanwhile(session)
+        summary = _version_to_write(session) or _version_added_meanwhile(session)
         if summary is None:
             return Skipped("no round has ended since the last summary")
         base = summary.base
@@ -113,7 +104,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if not messages:
             summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarize")
-        prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
+        prompt_version = active_prompt(ROLLING_SUMMARY_URI, session)
         base_facts = [Fact.model_validate(fact) for fact in base.facts] if base else []
         in_window = [fact for fact in base_facts if max(fact.message_indexes, default=-1) >= summary.start_sequence]
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
@@ -132,44 +123,43 @@ class RollSummary(Process[SummaryInput, Rolled]):
             corrections=corrections,
         )
 
-    def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> Rolled:
+    def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> TimedAnswer:
         progress(0, 1)
         started = time.monotonic()
         answer = engine.roll_summary(input.request)
-        return Rolled(answer, engine.name, round((time.monotonic() - started) * 1000))
+        return TimedAnswer(answer, engine.name, round((time.monotonic() - started) * 1000))
 
-    def commit(self, job: Job, input: SummaryInput, answer: Rolled) -> None:
-        """Complete the version and the job, and begin the next version if rounds ended in the meantime.
+    def commit(self, job: Job, input: SummaryInput, answer: TimedAnswer) -> None:
+        """Complete the version and the job, and queue the next version if rounds ended in the meantime.
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the version was abandoned, or a fact was corrected, in the meantime.
+            InputChanged: the version was abandoned, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The version of the summary was abandoned while the engine was working.")
-        refuse_corrected(session.user_id, input.corrections)
+            raise InputChanged("The version of the summary was abandoned while the engine was working.")
+        check_corrections(session.user_id, input.corrections)
         summary.text = answer.answer.summary_text.strip()
-        summary.facts = _facts(answer.answer, summary)
+        summary.facts = _facts_in_window(answer.answer, summary)
         summary.source_message_ids = input.source_ids
         summary.engine, summary.prompt_version, summary.job = answer.engine, input.prompt_version, job
         summary.generation_time_ms = answer.milliseconds
         summary.status, summary.completed_at = Summary.Status.COMPLETED, timezone.now()
         summary.save()
-        session.note_summarised(summary.end_sequence)
-        _complete(job, summary, input)
-        begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
+        session.record_summary(summary.end_sequence)
+        _complete_job(job, summary, input)
+        queue_next(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
 
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
-        """Begin the next versions of sessions whose round ended."""
         ended = [(session, messages, end_of_round(messages)) for session, messages in appended]
         due = {
             session: end
             for session, messages, end in ended
-            if end is not None and is_due(session, end, may_be_read=_may_have_readers(session, messages))
+            if end is not None and is_due(session, end, may_have_been_read=_may_have_been_read(session, messages))
         }
-        return _begin_each(due, requested_by="append")
+        return _queue_each(due, requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
         """Mark this run's version as failed. The next attempt starts another version, over the newest window."""
@@ -178,11 +168,11 @@ class RollSummary(Process[SummaryInput, Rolled]):
                 summary.fail(error)
 
     def recover(self) -> int:
-        """Abandon versions without a job, and begin new ones."""
+        """Abandon versions without a job, and queue new ones."""
         stuck = list(Summary.objects.stuck().select_related("session"))
         for summary in stuck:
             summary.fail("No job was working on the summary.")
-            begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
+            queue_next(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
         return len(stuck)
 
     def rewind(self, job: Job) -> bool:
@@ -194,10 +184,10 @@ class RollSummary(Process[SummaryInput, Rolled]):
         conf = settings.ROLLING_SUMMARY
         is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
         turns = Cast(F("message_count"), FloatField())
-        of_read = Ceil((turns - float(FIRST_END)) / float(conf.every_turns)), turns
+        if_read = Ceil((turns - float(FIRST_END)) / float(conf.every_turns)), turns
         unread = Floor(turns / float(UNREAD_TURNS if _calls_model() else FREE_TURNS))
-        of_unread = unread, Least(unread * float(WINDOW), turns)
-        calls, shown = (_by_reading(*each) for each in zip(of_read, of_unread, strict=True))
+        if_unread = unread, Least(unread * float(WINDOW), turns)
+        calls, shown = (_if_read(*each) for each in zip(if_read, if_unread, strict=True))
         return Workload(
             engine_name(settings.ENGINE.model_for_speed),
             Sum(calls, filter=is_due),
@@ -210,63 +200,60 @@ class RollSummary(Process[SummaryInput, Rolled]):
 # --- when a summary is due ---
 
 
-def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None:
-    """Queue the next version, in the caller's transaction. Return None if none is due or one is in progress.
+def queue_next(session: Session, end: int | None, *, requested_by: str) -> None:
+    """Queue the next version if it is due and none is in progress.
 
     Args:
-        end: sequence of the turn that ended the last round; None: no round has ended.
+        end: sequence of the turn that ended the last round, if any.
     """
-    due = {session: end} if end is not None and is_due(session, end) else {}
-    return next(iter(_begin_each(due, requested_by=requested_by)), None)
+    if end is not None and is_due(session, end):
+        _queue_each({session: end}, requested_by=requested_by)
 
 
-def _begin_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
+def _queue_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
     """Queue the next versions for sessions that have none in progress. Without sessions, run no query."""
-    begun = Summary.objects.begin_each(ends) if ends else []
-    return Job.objects.request_each(RollSummary.name, begun, requested_by=requested_by, due_now=True)
+    sessions = Summary.objects.begin_each(ends) if ends else []
+    return Job.objects.request_each(RollSummary.name, sessions, requested_by=requested_by, due_now=True)
 
 
-def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
-    """Return True if the end of a round makes a summary due.
+def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bool:
+    """Return whether the end of a round makes a summary due.
 
     Args:
         end: sequence of the turn that ended the round.
-        may_be_read: whether a context may have been requested since the session's last summary.
+        may_have_been_read: whether a context may have been requested since the session's last summary.
     """
     conf = settings.ROLLING_SUMMARY
     since = end - session.summarized_to
     if not conf.enabled or end < FIRST_END or since < conf.every_turns:
         return False
-    return since >= _unread_turns(session) or (may_be_read and _has_readers(session))
+    return since >= _unread_turns(session) or (may_have_been_read and _was_read(session))
 
 
 def _unread_turns(session: Session) -> int:
-    """Return the number of new turns after which a summary is due if no context was requested.
-
-    The first summary of the extractive engine is due at once.
-    """
+    """Return the number of new turns after which a summary is due if no context was requested."""
     if _calls_model():
         return UNREAD_TURNS
-    return FREE_TURNS if session.summarized_to >= 0 else 0
+    return FREE_TURNS if session.summarized_to >= 0 else 0  # the first summary is due immediately
 
 
 def _calls_model() -> bool:
     return engine_name(settings.ENGINE.model_for_speed) != EXTRACTIVE
 
 
-def _by_reading(read: Combinable, unread: Combinable) -> Case:
-    """Choose between two expressions, depending on whether contexts of a session are requested."""
+def _if_read(read: Combinable, unread: Combinable) -> Case:
+    """Return one of two expressions, depending on whether contexts of a session are requested."""
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())
 
 
-def _may_have_readers(session: Session, added: Sequence[Message]) -> bool:
+def _may_have_been_read(session: Session, added: Sequence[Message]) -> bool:
     """Return whether a turn before the added ones is in no summary, so that a requested context could end with it."""
     return added[0].sequence > session.summarized_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
 
 
-def _has_readers(session: Session) -> bool:
+def _was_read(session: Session) -> bool:
     """Return whether a context was requested, or may have been, since the last summary."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
@@ -277,7 +264,7 @@ def _has_readers(session: Session) -> bool:
 
 
 def _version_to_write(session: Session) -> Summary | None:
-    """Return the version that waits to be written. After a failure, begin a new one over the newest window."""
+    """Return the version that waits to be written. After a failure, add a new one for the newest window."""
     waiting = Summary.objects.for_session(session).processing().select_related("base")
     if (summary := waiting.first()) is None:
         latest = Summary.objects.latest_completed(session)
@@ -289,7 +276,7 @@ def _version_to_write(session: Session) -> Summary | None:
     return summary
 
 
-def _version_begun_meanwhile(session: Session) -> Summary | None:
+def _version_added_meanwhile(session: Session) -> Summary | None:
     """Lock the session, and return the version to write. An append may have added it, relying on this open job."""
     locked = Session.objects.locked().filter(pk=session.pk).first()
     return _version_to_write(locked) if locked else None
@@ -299,18 +286,18 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
     """Return the window's turns after the base, as an engine receives them, and ranges that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
-    within = Message.objects.said_at(session, sequence__range=(first, summary.end_sequence)).believed()
-    said = within.exclude(role=Message.Role.SYSTEM).order_by("sequence")
-    turns, unreadable = with_readable_text(session.user, said)
+    within = Message.objects.all_turns_of(session, sequence__range=(first, summary.end_sequence)).unretracted()
+    rows = within.exclude(role=Message.Role.SYSTEM).order_by("sequence")
+    turns, unreadable = with_readable_text(session.user, rows)
     return drop_platform_text(turns), unreadable
 
 
 def _last_end_of_round(session: Session) -> int | None:
     """Return the turn that ended the last round. Search archived turns only if no other turn ended a round."""
-    newest = session.messages.believed().filter(user_id=session.user_id).order_by("-sequence")
-    if (end := end_of_round(newest.turns()[:LOOK_BACK])) is not None:
+    newest = session.messages.unretracted().filter(user_id=session.user_id).order_by("-sequence")
+    if (end := end_of_round(newest.turns()[:MAX_LOOK_BACK])) is not None:
         return end
-    archived, _unreadable = with_readable_text(session.user, newest.archived()[:LOOK_BACK])
+    archived, _unreadable = with_readable_text(session.user, newest.archived()[:MAX_LOOK_BACK])
     return end_of_round(archived)
 
 
@@ -319,18 +306,18 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     if base is None:
         return []
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
-    there = list(turns.values_list("pk", "sequence", "retracted_at"))
-    still = [pk for pk, sequence, retracted_at in there if sequence >= start and retracted_at is None]
+    found = list(turns.values_list("pk", "sequence", "retracted_at"))
+    in_window = [pk for pk, sequence, retracted_at in found if sequence >= start and retracted_at is None]
     # Of archived turns, only the ids are known. Use the last ids, because they grow with the sequence in a session.
-    archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in there})
+    archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in found})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
-    return sorted(still + archived[slid_out:])
+    return sorted(in_window + archived[slid_out:])
 
 
 # --- commit ---
 
 
-def _facts(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
+def _facts_in_window(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
     """Return the facts to store, with indexes limited to the window. Drop facts without an index."""
     window_range = range(summary.start_sequence, summary.end_sequence + 1)
     facts: list[dict[str, object]] = []
@@ -341,7 +328,7 @@ def _facts(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
     return facts
 
 
-def _complete(job: Job, summary: Summary, input: SummaryInput) -> None:
+def _complete_job(job: Job, summary: Summary, input: SummaryInput) -> None:
     result = {
         "summary_id": summary.pk,
         "source_count": len(summary.source_message_ids),

@@ -1,19 +1,20 @@
-"""Follow-up actions in the transaction of a change: jobs after an append, new vectors, webhooks."""
+"""Receivers of signals, which act in the transaction of a change: jobs after an append, new vectors, webhooks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
 
 from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.scheduled import call_later
 from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
-from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.models.embedding import KINDS, ask_to_embed, owner_arguments
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.add_atoms import add_statements
-from moments_app.streams.edit_profile import edit_profile
+from moments_app.streams.edit import edit_profile
 from moments_app.turns.platform_text import compare_lines, note_platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited
@@ -22,50 +23,36 @@ from sessions_app.signals import call_wanted, digest_wanted, profile_edited, sta
 from sessions_app.transcript.append import NewMessage, messages_appended, messages_received
 
 
-def connect() -> None:
-    """Connect the signals. Called once when the app is ready."""
-    messages_received.connect(mark_platform_lines, dispatch_uid="moments_app.triggers")
-    messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
-    turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
-    statements_imported.connect(import_statements, dispatch_uid="moments_app.triggers")
-    digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
-    for change in (post_save, post_delete):
-        change.connect(resume_postponed_jobs, sender=DailyLimit, dispatch_uid="moments_app.triggers")
-    profile_edited.connect(write_into_profile, dispatch_uid="moments_app.triggers")
-    for edited in (Moment, MemoryAtom):
-        post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
-    post_save.connect(queue_webhooks, sender=Event, dispatch_uid="moments_app.triggers")
-    call_wanted.connect(queue_function, dispatch_uid="moments_app.triggers")
-
-
+@receiver(messages_received)
 def mark_platform_lines(messages: Sequence[NewMessage], **_: Any) -> None:
     compare_lines(messages)
 
 
+@receiver(messages_appended)
 def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
-    """Queue the jobs that these messages make due, and return them. Run no query if nothing is due.
-
-    The platform's own text in the messages is recorded before any of the jobs can run.
-    """
-    for session, messages in appended:
+    """Queue the jobs that these messages make due, and return them. Run no query if nothing is due."""
+    for session, messages in appended:  # first, because the jobs ignore the platform's text
         note_platform_text(session, messages)
     return [job for process in processes() for job in process.after_append(appended)]
 
 
+@receiver(call_wanted)
 def queue_function(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
-    """Queue a job that calls a function for `sessions_app`."""
     call_later(function, *args, user_id=user_pk)
 
 
+@receiver(post_save, sender=Event)
 def queue_webhooks(instance: Event, created: bool, **_: Any) -> None:
     if created:
         WebhookDelivery.objects.queue(instance)
 
 
+@receiver(statements_imported)
 def import_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
     return add_statements(people, statements)
 
 
+@receiver(digest_wanted)
 def digest_now(session: Session, **_: Any) -> None:
     """Create the digest synchronously. If that fails, continue the request without it."""
     with unlimited():  # runs a worker's job within a request
@@ -73,11 +60,14 @@ def digest_now(session: Session, **_: Any) -> None:
         run_job(job.job_id)
 
 
+@receiver(turns_overdue)
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Queue a settle job for a session with turns past the retention period, which are deleted once it has run."""
+    """Settle a session with turns past the retention period, which are deleted afterwards."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)
 
 
+@receiver(post_save, sender=Moment)
+@receiver(post_save, sender=MemoryAtom)
 def embed_again(
     instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
 ) -> None:
@@ -86,13 +76,15 @@ def embed_again(
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()
-    ask_to_embed("edit", **whose_memories(instance))
+    ask_to_embed("edit", **owner_arguments(instance))
 
 
+@receiver(profile_edited)
 def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: str, **_: Any) -> None:
     edit_profile(profile, edits, actor=actor)
 
 
+@receiver([post_save, post_delete], sender=DailyLimit)
 def resume_postponed_jobs(**_: Any) -> None:
     """Make the jobs due that a daily limit has postponed, because a limit was changed. They check the limits again."""
-    Job.objects.take_up()
+    Job.objects.resume_postponed()

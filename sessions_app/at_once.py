@@ -1,8 +1,3 @@
-"""A migration operation that applies many operations at once.
-
-After each operation, Django renders all related models again. With many tables, this takes longer than the SQL.
-"""
-
 from collections.abc import Sequence
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -11,11 +6,9 @@ from django.db.migrations.state import ProjectState
 
 
 class AtOnce(Operation):
-    """Apply many operations as one. Each of them sees the models as they are before or after all of the operations.
+    """Apply many operations as one, because Django renders all related models again after each operation.
 
-    Args:
-        operations: The operations in order. None may change what another one adds, and none may be a `RunPython` that
-            reads models.
+    No operation may change what another one adds, and none may be a `RunPython` that reads models.
     """
 
     reversible = False
@@ -24,8 +17,7 @@ class AtOnce(Operation):
         self.operations = operations
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Apply all changes to the state. Django renders the models on first use."""
-        state.__dict__.pop("apps", None)
+        state.__dict__.pop("apps", None)  # Django renders the models again on first use
         for operation in self.operations:
             operation.state_forwards(app_label, state)
 

@@ -21,16 +21,16 @@ DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
 
 # With other methods, Python decompresses a whole block at once. A block of 4 kB may decompress to 100 MB.
 _METHODS = (ZIP_STORED, ZIP_DEFLATED)
-_LOCKED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
+_ENCRYPTED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
 _PATCHES = 0x20
 # Matches whole strings, so brackets and commas within them don't count. A string may be cut off at the end of the text.
 # Never backtracks.
 _STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
-_PREPARED = """
+_SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA cache_size = -2000;
-CREATE TABLE noted (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entry (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -38,9 +38,7 @@ class ZipRefused(Refusal):
     """A zip file, or a file in it, can't be read. The message says why."""
 
 
-class _Reading:
-    """A wrapper of a file. Raises ZipRefused if a single read returns more than `DIRECTORY_MAX` bytes."""
-
+class _BoundedFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
@@ -49,7 +47,7 @@ class _Reading:
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(min(size, DIRECTORY_MAX + 1) if size >= 0 else DIRECTORY_MAX + 1)
-        if len(data) > DIRECTORY_MAX:
+        if len(data) > DIRECTORY_MAX:  # zipfile reads the whole directory at once
             raise ZipRefused(f"The list of its files is longer than {DIRECTORY_MAX // MIB} MiB.")
         return data
 
@@ -57,19 +55,17 @@ class _Reading:
 def open_zip(file: IO[bytes]) -> ZipFile:
     """Open a file as a zip file. Raise BadZipFile if it isn't one, or ZipRefused if it contains too many files."""
     try:
-        return ZipFile(cast("IO[bytes]", _Reading(file)))
+        return ZipFile(cast("IO[bytes]", _BoundedFile(file)))
     except (NotImplementedError, ValueError) as error:  # an unknown version, or an invalid file name
         raise BadZipFile(str(error)) from error
 
 
 def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
-    """Open a file in a zip file as a stream.
+    """Open a file in a zip file as a stream. Raise BadZipFile if it is damaged.
 
-    Raises:
-        BadZipFile: It is damaged.
-        ZipRefused: It is encrypted, or its compression method needs too much memory.
+    Raise ZipRefused if it is encrypted, or if its compression method needs too much memory.
     """
-    if member.flag_bits & _LOCKED:
+    if member.flag_bits & _ENCRYPTED:
         raise ZipRefused("It is encrypted.")
     if member.compress_type not in _METHODS or member.flag_bits & _PATCHES:
         raise ZipRefused("Its compression method is not deflate.")
@@ -100,25 +96,24 @@ class DiskDict:
 
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)  # a temporary file without a name
-        self._file.executescript(_PREPARED)
+        self._file.executescript(_SCHEMA)
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         pairs = values.items() if isinstance(values, Mapping) else values
-        noted = [(_text(key), _text(value)) for key, value in pairs]
+        entry = [(_to_json(key), _to_json(value)) for key, value in pairs]
         self._file.execute("BEGIN")
-        self._file.executemany("INSERT OR REPLACE INTO noted VALUES (?, ?)", noted)
+        self._file.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", entry)
         self._file.execute("COMMIT")
 
     def get(self, key: Any) -> Any:
-        found = self._file.execute("SELECT value FROM noted WHERE key = ?", [_text(key)]).fetchone()
+        found = self._file.execute("SELECT value FROM entry WHERE key = ?", [_to_json(key)]).fetchone()
         return json.loads(found[0]) if found else None
 
     def __contains__(self, key: Any) -> bool:
-        return self._file.execute("SELECT 1 FROM noted WHERE key = ?", [_text(key)]).fetchone() is not None
+        return self._file.execute("SELECT 1 FROM entry WHERE key = ?", [_to_json(key)]).fetchone() is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all keys and values, as JSON types."""
-        for key, value in self._file.execute("SELECT key, value FROM noted"):
+        for key, value in self._file.execute("SELECT key, value FROM entry"):
             yield json.loads(key), json.loads(value)
 
     def values(self) -> Iterator[Any]:
@@ -126,5 +121,5 @@ class DiskDict:
             yield value
 
 
-def _text(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, default=str)

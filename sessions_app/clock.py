@@ -1,8 +1,8 @@
 """Correct stored times that are in the future by the database's clock.
 
 All hosts compare times by the database's clock. If a host's clock is wrong, it can store a heartbeat or a lease with a
-time in the future, and no worker would take over before that time. `put_back` finds such rows, sets their times to the
-present and reports them.
+time in the future, and no worker would take over before that time. `correct_times` finds such rows, sets their times to
+the present and reports them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +20,10 @@ from psycopg.errors import LockNotAvailable
 from sessions_app.database.statement_timeouts import set_local
 from sessions_app.models import Event
 
-PUT_BACK = "times_put_back"  # event type
+TIMES_CORRECTED = "times_put_back"  # event type
 ACTOR = "clock"
 TOLERANCE = timedelta(seconds=10)  # maximum difference between the clocks of hosts
-AT_ONCE = 1_000  # maximum rows of a table per call; the next call continues
+MAX_ROWS = 1_000  # maximum rows of a table per call; the next call continues
 LOCK_SECONDS = 0.2  # seconds to wait for a locked row
 
 logger = structlog.get_logger(__name__)
@@ -45,34 +45,28 @@ def write_event(kind: str, actor: str, payload: dict[str, Any]) -> Event:
 
 
 @dataclass(frozen=True)
-class Times:
-    """A column with times that determine when work is due.
-
-    Args:
-        ahead: How far in the future a time may be.
-        where: Limits the check to rows with these values. In other rows, the time has no effect.
-    """
+class TimeColumn:
+    """A column with times that determine when work is due."""
 
     model: type[Model]
     column: str
-    ahead: timedelta = timedelta(0)
-    where: Mapping[str, Any] = field(default_factory=dict)
+    ahead: timedelta = timedelta(0)  # how far in the future a time may be
+    where: Mapping[str, Any] = field(default_factory=dict)  # in rows with other values, the time has no effect
 
     def __str__(self) -> str:
         return f"{self.model._meta.label}.{self.column}"
 
-    def wrong(self) -> "QuerySet[Any]":
-        """Return the rows whose times are too far in the future."""
+    def future_rows(self) -> "QuerySet[Any]":
         limit = Now() + (self.ahead + TOLERANCE)
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
-    def put_back(self) -> "TimeCorrection | None":
+    def correct(self) -> "TimeCorrection | None":
         """Set times that are too far ahead to the present. Change nothing if a row is locked; the next call retries."""
-        found = dict(self.wrong().order_by().values_list("pk", self.column)[:AT_ONCE])
+        found = dict(self.future_rows().order_by().values_list("pk", self.column)[:MAX_ROWS])
         try:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute(set_local({"lock_timeout": LOCK_SECONDS}))
-                rows = self.wrong().filter(pk__in=found).update(**{self.column: Now()})
+                rows = self.future_rows().filter(pk__in=found).update(**{self.column: Now()})
         except OperationalError as error:
             if isinstance(error.__cause__, LockNotAvailable):
                 return None
@@ -82,35 +76,30 @@ class Times:
 
 @dataclass(frozen=True)
 class TimeCorrection:
-    """The result of correcting the times in a column.
+    """The result of correcting the times in a column."""
 
-    Args:
-        column: The column as `app.Model.column`.
-        furthest: The latest of the corrected times.
-    """
-
-    column: str
+    column: str  # as `app.Model.column`
     rows: int
-    furthest: datetime
+    furthest: datetime  # the latest of the corrected times
 
     def __str__(self) -> str:
         rows = "1 timestamp" if self.rows == 1 else f"{self.rows:,} timestamps"
         return f"{rows} in {self.column}, up to {self.furthest:%Y-%m-%d %H:%M} UTC"
 
 
-def with_wrong(columns: Iterable[Times]) -> list[Times]:
+def columns_with_future_times(columns: Iterable[TimeColumn]) -> list[TimeColumn]:
     """Return the columns with times that are too far in the future. Uses one statement."""
     asked = list(columns)
     each = [
-        times.wrong().order_by().annotate(number=Value(number)).values_list("number")[:1]
+        times.future_rows().order_by().annotate(number=Value(number)).values_list("number")[:1]
         for number, times in enumerate(asked)
     ]
     return [asked[number] for (number,) in each[0].union(*each[1:], all=True)] if each else []
 
 
-def put_back(columns: Iterable[Times]) -> list[TimeCorrection]:
+def correct_times(columns: Iterable[TimeColumn]) -> list[TimeCorrection]:
     """Set times that are too far ahead to the present, and report them."""
-    done = [each for times in with_wrong(columns) if (each := times.put_back())]
+    done = [each for times in columns_with_future_times(columns) if (each := times.correct())]
     report(done)
     return done
 
@@ -118,6 +107,5 @@ def put_back(columns: Iterable[Times]) -> list[TimeCorrection]:
 def report(done: Sequence[TimeCorrection]) -> None:
     columns = [{"column": each.column, "rows": each.rows, "furthest": each.furthest.isoformat()} for each in done]
     if columns:
-        told = "; ".join(map(str, done))
         logger.warning("times in the future were put back", columns=columns)
-        write_event(PUT_BACK, ACTOR, {"told": told, "columns": columns})
+        write_event(TIMES_CORRECTED, ACTOR, {"told": "; ".join(map(str, done)), "columns": columns})

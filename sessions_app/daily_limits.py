@@ -2,7 +2,7 @@
 
 A web process counts requests in memory. Once a second, a thread adds the counts to `DailyUsage` and reads what other
 processes have counted. A request makes a query only if limits exist and its key or application was not read within
-`FRESH` seconds. A killed process loses its unwritten counts, in the client's favor. Model calls are counted in the
+`CACHE_SECONDS`. A killed process loses its unwritten counts, in the client's favor. Model calls are counted in the
 transaction that records them.
 """
 
@@ -20,10 +20,10 @@ from django.db import transaction
 
 from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.models import ApiKey, DailyUsage
-from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
+from sessions_app.models.daily_limit import Amounts, LimitReached, Standing, Subject, SubjectKind, seconds_left, today
 
-FRESH = 2.0  # seconds for which cached usage and limits are valid
-PATIENCE = 1.0  # maximum seconds that a request waits while counts are being written
+CACHE_SECONDS = 2.0  # seconds for which cached usage and limits are valid
+MAX_WAIT = 1.0  # maximum seconds that a request waits while counts are being written
 DAY_SECONDS = 86_400
 ONE_REQUEST = Amounts(requests=1)
 
@@ -32,7 +32,7 @@ class _Meter:
     """The counts that this process has not written yet, and the cached usage of keys and applications."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.exchange = threading.Lock()  # held during reads and writes to avoid counting twice
         self._pending: dict[tuple[date, Subject], Amounts] = {}
         self._known: dict[Subject, tuple[float, Standing]] = {}
@@ -42,20 +42,20 @@ class _Meter:
         with self._lock:
             for subject in subjects:
                 self._add(subject, more)
-        behind.note(None)
+        usage_writer.add(None)
 
     def _add(self, subject: Subject, more: Amounts) -> None:
-        place = today(), subject
-        self._pending[place] = self._pending.get(place, Amounts()) + more
+        key = today(), subject
+        self._pending[key] = self._pending.get(key, Amounts()) + more
 
-    def take(self, subject: Subject) -> Standing:
+    def count_request(self, subject: Subject) -> Standing:
         """Count a request unless the limit is reached. Return the usage before this request."""
         self.look_up([subject])
         with self._lock:
             standing = self._now(subject)
             if not standing.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
-        behind.note(None)
+        usage_writer.add(None)  # without the lock, because the writer holds its own lock when it asks for this one
         return standing
 
     def standing(self, subject: Subject) -> Standing:
@@ -70,23 +70,20 @@ class _Meter:
             unknown = [subject for subject in subjects if not self._is_known(subject)]
         if not unknown:
             return
-        is_alone = self.exchange.acquire(timeout=PATIENCE)
+        is_alone = self.exchange.acquire(timeout=MAX_WAIT)
         try:
-            self.learn(DailyUsage.objects.standings(unknown))
+            self.cache(DailyUsage.objects.standings(unknown))
         finally:
             if is_alone:
                 self.exchange.release()
 
     def _is_known(self, subject: Subject) -> bool:
         learned, known = self._known.get(subject, (0.0, None))
-        return known is not None and known.day == today() and time.monotonic() - learned < FRESH
+        return known is not None and known.day == today() and time.monotonic() - learned < CACHE_SECONDS
 
-    def learn(self, standings: Iterable[Standing]) -> None:
+    def cache(self, standings: Iterable[Standing]) -> None:
         with self._lock:
-            self._learn(standings)
-
-    def _learn(self, standings: Iterable[Standing]) -> None:
-        self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
+            self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
 
     def _now(self, subject: Subject) -> Standing:
         _, known = self._known.get(subject, (0.0, Standing(subject, today())))
@@ -96,7 +93,9 @@ class _Meter:
         """Write the counts, with one statement per day, and drop expired cache entries."""
         with self._lock:
             pending = dict(self._pending)
-            self._known = {who: known for who, known in self._known.items() if time.monotonic() - known[0] < FRESH}
+            self._known = {
+                who: known for who, known in self._known.items() if time.monotonic() - known[0] < CACHE_SECONDS
+            }
         for day in {day for day, _ in pending}:
             counted = {subject: amounts for (on, subject), amounts in pending.items() if on == day}
             standings = DailyUsage.objects.add(counted, day)
@@ -109,7 +108,7 @@ class _Meter:
                 left = self._pending.pop(place) + -counted[standing.subject]
                 if left != Amounts():
                     self._pending[place] = left
-            self._learn(standings)
+            self.cache(standings)
 
     def forget(self) -> None:
         with self._lock:
@@ -119,44 +118,37 @@ class _Meter:
 meter = _Meter()
 
 
-class _Behind(WriteBuffer[None]):
+class _UsageWriter(WriteBuffer[None]):
     def flush(self) -> None:
         with meter.exchange:
             super().flush()
 
 
-behind = _Behind("daily-usage", lambda _: meter.write())
+usage_writer = _UsageWriter("daily-usage", lambda _: meter.write())
 
 
 class Call:
-    """An API call, or the work of a job.
-
-    Args:
-        subjects: The key and the application that the usage is counted for.
-
-    Attributes:
-        standings: The usage, including this call, and the limits. Empty if no limits apply.
-    """
+    """An API call, or the work of a job. `subjects` are the key and the application that its usage is counted for."""
 
     def __init__(self, subjects: Iterable[Subject] = ()) -> None:
         self.subjects = list(subjects)
-        self.standings: dict[Subject, Standing] = {}
+        self.standings: dict[Subject, Standing] = {}  # the usage, including this call; empty if no limits apply
         self._is_of_person = False
 
     @property
     def key_pk(self) -> int | None:
-        return next((subject.pk for subject in self.subjects if subject.kind == Kind.KEY), None)
+        return next((subject.pk for subject in self.subjects if subject.kind == SubjectKind.KEY), None)
 
     def begin(self, key: ApiKey) -> None:
         """Count a request for its key and application. Raise LimitReached if it exceeds a limit."""
         self._is_of_person = key.user_id is not None
-        subjects = [Subject(Kind.KEY, key.pk), Subject(Kind.APPLICATION, key.application_id)]
+        subjects = [Subject(SubjectKind.KEY, key.pk), Subject(SubjectKind.APPLICATION, key.application_id)]
         self.subjects += subjects
         if not (key.has_limits or any(settings.DAILY_LIMITS.model_dump().values())):
             return meter.add(subjects, ONE_REQUEST)
         meter.look_up(subjects)
         for subject in subjects:
-            standing = self.standings[subject] = meter.take(subject)
+            standing = self.standings[subject] = meter.count_request(subject)
             if standing.is_used_up("requests"):
                 raise LimitReached(standing, "requests")
             self.standings[subject] = replace(standing, used=standing.used + ONE_REQUEST)
@@ -166,7 +158,7 @@ class Call:
         if self.subjects:
             standings = DailyUsage.objects.add(dict.fromkeys(self.subjects, more))
             if self.standings:
-                transaction.on_commit(partial(meter.learn, standings))
+                transaction.on_commit(partial(meter.cache, standings))
 
     def headers(self) -> dict[str, str]:
         """Return the headers about limits on requests, as in draft-ietf-httpapi-ratelimit-headers-10.
@@ -175,7 +167,7 @@ class Call:
         """
         policies, left = [], []
         for standing in self.standings.values():
-            if self._is_of_person and standing.subject.kind == Kind.APPLICATION:
+            if self._is_of_person and standing.subject.kind == SubjectKind.APPLICATION:
                 continue
             if limit := standing.limits.get("requests"):
                 policy = f'"{standing.policy("requests")}"'
@@ -184,10 +176,9 @@ class Call:
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
 
     @property
-    def models_used_up(self) -> str:
-        """An error message if a limit on model calls is reached, otherwise blank."""
+    def models_used_up(self) -> str:  # an error message, or blank
         now = (meter.standing(subject) for subject in self.standings)
-        return next((told for standing in now if (told := standing.models_used_up)), "")
+        return next((message for standing in now if (message := standing.models_used_up)), "")
 
 
 _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None)
@@ -198,8 +189,7 @@ def current_call() -> Call:
 
 
 @contextmanager
-def calling(call: Call) -> Iterator[Call]:
-    """Count the block's usage for a call's subjects."""
+def counting(call: Call) -> Iterator[Call]:
     token = _current.set(call)
     try:
         yield call

@@ -37,52 +37,25 @@ VERSION = 1  # version of the stems; `index_words` reindexes rows of older versi
 MAX_CHARS = 50_000  # indexed characters of a text; PostgreSQL limits a vector to a megabyte
 QUERY_MAX_CHARS = 4_000  # maximum length of a query in all interfaces
 MAX_WORD = 64  # maximum characters of a word
-FEW = 3  # if a query has at most this many words, its language is in doubt
+FEW_WORDS = 3  # if a query has at most this many words, its language is in doubt
 LIKELY = 0.3  # minimum probability of a possible language
 SURE = 0.6  # below this probability, English is possible too
 CERTAIN = 0.9  # from this probability, a query searches in no other language
 DEFAULT = "en"
 SAMPLE_CHARS = 200  # characters of a text that are used to identify its language
-LONGEST = 5  # number of a conversation's longest texts that are used to identify its languages
-MOSTLY = 0.7  # minimum share of a text's words that must have the same script
-TELLING = 2  # minimum number of distinctive stop words that identify a language
-ALONE = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
+SAMPLE_TEXTS = 5  # number of a conversation's longest texts that are used to identify its languages
+MIN_SCRIPT_SHARE = 0.7  # minimum share of a text's words that must have the same script
+MIN_DISTINCTIVE = 2  # minimum number of distinctive stop words that identify a language
+SINGLE_FACTOR = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
 POSITIONS = 16_383  # maximum position that PostgreSQL stores
 OCCURRENCES = 255  # positions of a word that PostgreSQL stores
-KEPT = 20_000  # words whose stems are cached, per choice of languages
+MAX_CACHED = 20_000  # words whose stems are cached, per choice of languages
 _PLACES = [str(place) for place in range(1, POSITIONS + 1)]
 
-_LATIN = {
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "en": "english",
-    "es": "spanish",
-    "fi": "finnish",
-    "fr": "french",
-    "hu": "hungarian",
-    "id": "indonesian",
-    "it": "italian",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "sv": "swedish",
-    "tr": "turkish",
-}
-_OTHERS = {
-    "ar": "arabic",
-    "el": "greek",
-    "fa": "persian",
-    "hi": "hindi",
-    "hy": "armenian",
-    "ru": "russian",
-    "ta": "tamil",
-}
-_STEMMERS = _LATIN | _OTHERS
+# Languages whose letters are Latin. Their codes are also the names of Snowball's stemmers.
+_LATIN = ("cs", "da", "de", "en", "es", "fi", "fr", "hu", "id", "it", "nl", "no", "pl", "pt", "ro", "sv", "tr")
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u0640\u064b-\u065f\u0670\u200c\u200d\u0900-\u0963\u0966-\u0dff"
-_PAIRED = {
+_PAIR_SCRIPTS = {
     "han": "\u3005\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
     "hiragana": "\u3041-\u309f",
     "katakana": "\u30a1-\u30fa\u30fc-\u30ff",
@@ -92,9 +65,9 @@ _PAIRED = {
     "myanmar": "\u1000-\u109f",
     "khmer": "\u1780-\u17ff",
 }
-_NO_SPACES = "".join(_PAIRED.values())
+_NO_SPACES = "".join(_PAIR_SCRIPTS.values())
 _RUN = re.compile(
-    "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIRED.items())
+    "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIR_SCRIPTS.items())
     + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
 # In ASCII texts, characters that are not part of a word are replaced by spaces. Splitting the result is twice as fast
@@ -116,7 +89,7 @@ _SCRIPTS = (
 _MANY_MARKS = re.compile(r"([^\w\s]{30})[^\w\s]+")
 _LATIN_RUN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
 # Letters with several spellings are unified before a word is stemmed.
-_ONE_WAY = str.maketrans(
+_SPELLINGS = str.maketrans(
     {
         **dict.fromkeys("\u0640\u0670\u200c\u200d\u093c", None),
         **dict.fromkeys(map(chr, range(0x064B, 0x0660)), None),
@@ -138,15 +111,10 @@ _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
 @dataclass(frozen=True)
 class QueryWord:
-    """A word of a query.
+    """A word of a query."""
 
-    Args:
-        word: The word as written in the query.
-        stems: The stems that the index may contain for the word.
-    """
-
-    word: str
-    stems: tuple[str, ...]
+    word: str  # as written in the query
+    stems: tuple[str, ...]  # stems that the index may contain for the word
     factor: float = 1.0
 
 
@@ -176,7 +144,7 @@ def normal_form(text: str) -> str:
     return unicodedata.normalize("NFKC", _MANY_MARKS.sub(r"\1", text))
 
 
-def marked(stem: str) -> tuple[str, str]:
+def split_stem(stem: str) -> tuple[str, str]:
     """Split a marked stem into its language, which may be blank, and the stem itself."""
     language, _, bare = stem.rpartition(":")
     return language, bare
@@ -192,7 +160,7 @@ def certain_language(text: str) -> str:
     if not scripts:
         return ""
     script, count = scripts.most_common(1)[0]
-    if count < MOSTLY * scripts.total():
+    if count < MIN_SCRIPT_SHARE * scripts.total():
         return ""
     if script:
         return script
@@ -203,9 +171,7 @@ def certain_language(text: str) -> str:
 def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
     """Return the distinct words of a query.
 
-    Args:
-        most: The maximum number of words, or None. A longer query is cut to the words at its start and its end, where
-            the question usually is.
+    If it has more than `most`, return those at its start and its end, where the question usually is.
     """
     return list(_words_of_query(text, most))
 
@@ -217,7 +183,7 @@ def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     runs = list(dict.fromkeys(_runs(text)))
     if most and len(runs) > most:
         runs = list(dict.fromkeys(chain.from_iterable(zip(runs, reversed(runs), strict=True))))
-    in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW
+    in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW_WORDS
     tried = tuple(dict.fromkeys((*languages, DEFAULT, *(_LATIN if in_doubt else ()))))
     words: dict[str, QueryWord] = {}
     for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
@@ -234,7 +200,7 @@ def whole_words(text: str) -> list[QueryWord]:
     return [word for word in words_of_query(text) if word.factor == 1]
 
 
-def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]]:
+def occurrences(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each occurrence of the words in a text, in any inflected form."""
     wanted = {stem for word in words for stem in word.stems}
     stems = _stems_in(likely_languages(text))
@@ -249,14 +215,14 @@ def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]
             yield start, end
 
 
-def any_of(text: str, most: int) -> tuple[str, float]:
+def any_word_query(text: str, most: int) -> tuple[str, float]:
     """Return a `tsquery` that matches any of up to `most` words of a text, and the average number of stems per word."""
     words = words_of_query(text, most)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)
 
 
-def all_of(text: str) -> str:
+def all_words_query(text: str) -> str:
     """Return a `tsquery` that matches all words of a text, and supports the syntax of search engines.
 
     Words in quotation marks must be adjacent, a word after `-` must not occur, and `or` separates alternatives.
@@ -278,7 +244,7 @@ def likely_languages(text: str) -> tuple[str, ...]:
 
 def languages_of(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the possible languages of related texts. Uses the longest texts, because short ones are ambiguous."""
-    longest = sorted(texts, key=len, reverse=True)[:LONGEST]
+    longest = sorted(texts, key=len, reverse=True)[:SAMPLE_TEXTS]
     return tuple(dict.fromkeys(language for text in longest for language in likely_languages(text)))
 
 
@@ -290,7 +256,7 @@ def _ranked(text: str) -> Sequence[tuple[str, float]]:
 def _ranked_sample(text: str) -> Sequence[tuple[str, float]]:
     runs = _latin_runs(text)
     telling = list(filter(None, map(_distinctive_words().get, " ".join(runs).casefold().split())))
-    if len(telling) >= TELLING and len(set(telling)) == 1:
+    if len(telling) >= MIN_DISTINCTIVE and len(set(telling)) == 1:
         return [(telling[0], 1.0)]
     return _identifier().rank(" ".join(runs)) if runs else [(DEFAULT, 1.0)]
 
@@ -330,17 +296,13 @@ def _ascii_runs(text: str) -> list[str]:
 
 
 class _Stems(dict[str, tuple[str, ...]]):
-    """A cache of the stems of words, in texts that may be in these languages.
-
-    Args:
-        languages: The languages, likeliest first.
-    """
+    """A cache of the stems of words, in texts that may be in these languages, likeliest first."""
 
     def __init__(self, languages: tuple[str, ...]) -> None:
         self._languages = languages
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= KEPT:
+        if len(self) >= MAX_CACHED:
             self.clear()
         stems = self[word] = _stems_of(word, self._languages)
         return stems
@@ -378,13 +340,12 @@ def _parts(script: str, run: str) -> Iterator[str]:
 def _words_of_run(script: str, run: str, languages: tuple[str, ...], tried: tuple[str, ...]) -> Iterator[QueryWord]:
     if script != "word":
         for part in _parts(script, run):
-            yield QueryWord(part, (part,), ALONE if len(part) < len(run) and len(part) == 1 else 1.0)
+            yield QueryWord(part, (part,), SINGLE_FACTOR if len(part) < len(run) and len(part) == 1 else 1.0)
     elif stems := _stems_in(languages)[run] and _query_stems(run, tried):
         yield QueryWord(run.casefold(), stems)
 
 
 def _phrase(text: str, joined: str) -> str:
-    """Return a `tsquery` of the words of a text, joined by this operator."""
     any_form = (" | ".join(f"'{stem}'" for stem in word.stems) for word in whole_words(text))
     return joined.join(f"({forms})" for forms in any_form)
 
@@ -393,8 +354,7 @@ def _phrase(text: str, joined: str) -> str:
 def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """Return all stems that the index may contain for a word.
 
-    This includes the stems of the word without accents, and its English stem with accents, which older versions
-    indexed.
+    They include the stems of the word without accents, and its English stem with accents, which older versions indexed.
     """
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
@@ -420,8 +380,7 @@ def _stem(word: str, language: str) -> str:
 
 
 def _unify_spelling(word: str) -> str:
-    """Return a word in lower case, with alternative spellings of letters unified."""
-    return unicodedata.normalize("NFC", word.casefold()).translate(_ONE_WAY)
+    return unicodedata.normalize("NFC", word.casefold()).translate(_SPELLINGS)
 
 
 def _plain(word: str) -> str:
@@ -477,7 +436,7 @@ _local = threading.local()  # a stemmer isn't thread-safe
 def _stemmed(language: str, word: str) -> str:
     stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__
     if language not in stemmers:
-        stemmers[language] = Stemmer.Stemmer(_STEMMERS[language])
+        stemmers[language] = Stemmer.Stemmer(language)
     return stemmers[language].stemWord(word) or word
 
 

@@ -1,10 +1,8 @@
 """Row-level security for operators who are limited to some applications.
 
 On pages of such an operator, queries run in the role `memory_operator`, which can only read and change rows of these
-applications. So even if a query lacks a filter, the database returns no other rows. `database/database_roles.py`
-describes how transactions switch to the role.
-
-The migration of a table with data of people or applications needs the operation `let_operators`.
+applications. `database/database_roles.py` describes how transactions switch to the role. The migration of a table with
+data of people or applications needs the operation `let_operators`.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.migrations import RunSQL
 
-from sessions_app.database.database_roles import ADMIN, Role, current_role, taking
+from sessions_app.database.database_roles import ADMIN, Role, current_role, using_role
 
 OPERATOR_ROLE = "memory_operator"
 # SQL for the primary keys of the operator's applications, and of the operator's login.
@@ -65,21 +63,16 @@ def of_person(table: str, column: str = "user_id") -> str:
 
 @dataclass(frozen=True)
 class Scope(Role):
-    """The role of a limited operator.
-
-    Args:
-        operator: The primary key of the login.
-        applications: The primary keys of the operator's applications.
-    """
+    """The role of a limited operator. `operator` and `applications` are primary keys."""
 
     operator: int
     applications: tuple[int, ...]
 
-    def taken(self) -> str:
+    def set_sql(self) -> str:
         """Return the SQL that sets the role and its limits for the rest of a transaction."""
         applications = ",".join(map(str, self.applications))
         return (
-            f"{super().taken()}SELECT memory_set('memory.applications', '{applications}'), "
+            f"{super().set_sql()}SELECT memory_set('memory.applications', '{applications}'), "
             f"memory_set('memory.operator', '{self.operator}'); "
         )
 
@@ -91,7 +84,7 @@ def is_limited(user: object) -> bool:
 @contextmanager
 def acting_as_limited_operator(operator: int, applications: Collection[int]) -> Iterator[None]:
     """Run the block as an operator who is limited to these applications. The arguments are primary keys."""
-    with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
+    with using_role(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
         yield
 
 
@@ -99,13 +92,12 @@ def acting_as_limited_operator(operator: int, applications: Collection[int]) -> 
 def unlimited() -> Iterator[None]:
     """Run the block without limits. Only for site-wide data, or for rows that were found within the limits.
 
-    Raises:
-        RuntimeError: A transaction of a limited operator is open, and its role can't be changed.
+    Raise RuntimeError if a transaction of a limited operator is open, because its role can't be changed.
     """
     role = current_role()
     if isinstance(role, Scope) and connection.in_atomic_block:
         raise RuntimeError("A transaction can't change its role.")
-    with taking(ADMIN) if role else nullcontext():
+    with using_role(ADMIN) if role else nullcontext():
         yield
 
 

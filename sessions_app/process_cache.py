@@ -19,9 +19,7 @@ MAX_VERIFIED = 50_000  # maximum number of keys and logins
 def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
     """Cache a function's results by the hash of its arguments, to keep texts out of the cache.
 
-    Args:
-        most: The maximum number of results. A full cache is emptied, because tracking the use of each result would take
-            longer than some of the functions.
+    A full cache is emptied, because tracking the use of each result would take longer than some of the functions.
     """
 
     def decorated(function: Callable[[*Arguments], V]) -> Callable[[*Arguments], V]:
@@ -45,12 +43,9 @@ def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[
 
 
 class ProcessCache(Generic[K, V]):
-    """A cache that evicts the least recently used entries.
+    """A cache that evicts the least recently used entries, and entries older than `seconds`.
 
-    Args:
-        most: The maximum number of entries. With `size_of`, the maximum sum of their sizes.
-        seconds: How long an entry is valid. None for no limit.
-        size_of: Returns the size of a value.
+    `most` is the maximum number of entries or, with `size_of`, the maximum sum of their sizes.
     """
 
     def __init__(self, most: int, *, seconds: float | None = None, size_of: Callable[[V], float] | None = None) -> None:
@@ -97,7 +92,6 @@ class VerifiedSecrets:
         self._applications: ProcessCache[bytes, int | None] = ProcessCache(MAX_VERIFIED)
 
     def add(self, secret: str, application: int | None = None) -> None:
-        """Add a verified key or login. `application` is the primary key of a key's application, None for the first."""
         self._applications.put(hash_of(secret), application)
 
     def drop(self, secret: str) -> None:

@@ -1,30 +1,18 @@
 """Refusals: valid requests that can't be carried out.
 
-All of them are subclasses of `Refusal`. Each interface handles them in one place:
-
-| interface | place |
-| --- | --- |
-| REST | `sessions_app.api.errors.RefusalHandler` |
-| MCP | a tool's error, in `mcp/server.py` |
-| chat endpoint | `chat.errors.answer_refusal` |
-| commands | `sessions_app.management.base.RefusingCommand` |
-| operators' pages | `OperatorView.attempt`, and `LimitsMiddleware` for database errors |
+Each interface converts a `Refusal` to an error message in one place: REST in `RefusalHandler`, MCP in `mcp/server.py`,
+the chat endpoint in `answer_refusal`, commands in `RefusingCommand`, and operators' pages in `OperatorView.attempt`.
 """
 
 from typing import Any
 
 
 class Refusal(Exception):
-    """A rejected request. The message tells the client why, and never quotes user text.
+    """A rejected request. The message tells the client why, and never quotes user text."""
 
-    Attributes:
-        code: A stable code for programs.
-        retry_after: Seconds after which a retry may succeed. None if a retry won't succeed.
-    """
-
-    code = "invalid"
+    code = "invalid"  # a stable code for programs
     status = 400
-    retry_after: int | None = None
+    retry_after: int | None = None  # seconds after which a retry may succeed; None if a retry won't succeed
 
 
 class Conflict(Refusal):

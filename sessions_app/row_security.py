@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
 from sessions_app.database.first_statement import SNAPSHOT
-from sessions_app.database.sql import columns, first, insert_if_missing
+from sessions_app.database.sql import columns, insert_if_missing, read_first
 from sessions_app.models.user_profile import UserProfile
 
 ROLE = "memory_request"
@@ -64,7 +64,7 @@ SELECT {columns}, memory_set('memory.user_pk', u.id::text), memory_set('memory.a
     set_config('role', %(role)s, true)
 FROM ({person}) u
 """
-_ENTER_AS_NOBODY = """
+_ENTER_WITHOUT_PERSON = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
@@ -97,14 +97,13 @@ def acting_for(
             user = _enter(named, holding)
         if user is None:
             with connection.cursor() as cursor:
-                cursor.execute(_ENTER_AS_NOBODY, named)
+                cursor.execute(_ENTER_WITHOUT_PERSON, named)
         yield user
 
 
 def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
-    """Find the profile and switch to the request role, in one message."""
     sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_HELD_SQL if holding else _PERSON_SQL)
-    found = first(UserProfile, sql, named)
+    found = read_first(UserProfile, sql, named)
     return found[0] if found else None
 
 
@@ -118,6 +117,3 @@ def allow_shared_changes() -> None:
     """Let a request change shared rows for the rest of its transaction. The caller must check the key's scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")
-
-
-# --- shared rows of one application ---

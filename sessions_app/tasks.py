@@ -1,7 +1,7 @@
 """Background functions of the transcript."""
 
 from sessions_app.people import erase
-from sessions_app.retention import rewrite
+from sessions_app.retention import archive_files
 
 
 def remove_archives(user_pk: int, erasure_id: str = "") -> None:
@@ -10,4 +10,4 @@ def remove_archives(user_pk: int, erasure_id: str = "") -> None:
 
 
 def rewrite_archives(user_pk: int, names: list[str]) -> None:
-    rewrite.rewrite_archives(user_pk, names)
+    archive_files.rewrite_archives(user_pk, names)

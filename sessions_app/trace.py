@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 HEADER = "traceparent"  # the W3C format: version, trace, span, flags
-LONGEST = 55  # maximum characters
+MAX_TRACE_CHARS = 55  # maximum characters
 _NAME = "request_id"
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
 
@@ -40,19 +40,14 @@ def traceparent() -> str:
 
 @contextmanager
 def span(name: str, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in a span. `name` is that of the kind of span. Attributes must not contain user text."""
+    """Run the block in a span. Its name and attributes must not contain user text."""
     with _tracer.start_as_current_span(name, attributes=attributes) as started:
         yield started
 
 
 @contextmanager
-def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in a trace that was started elsewhere, or in a new one.
-
-    Args:
-        carrier: May contain a `traceparent`, or only an id.
-        name, attributes: The name and attributes of the span, as in `span`.
-    """
+def continue_trace(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
+    """Run the block in the trace of a carrier, which may contain a `traceparent` or only an id, or in a new trace."""
     parent = _propagator.extract(carrier, context=Context())
     known = trace.get_current_span(parent).get_span_context()
     own = trace.format_trace_id(known.trace_id) if known.is_valid else _id_in(carrier.get(HEADER, ""))

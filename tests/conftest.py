@@ -31,10 +31,10 @@ from memoryproject.conf import (
     MemoryFormationSettings,
     RollingSummarySettings,
 )
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from moments_app.context import receipts
 from moments_app.engines import embeddings
-from moments_app.interfaces.chat import write_ahead
+from moments_app.interfaces.chat import rounds
 from moments_app.turns import platform_text
 from sessions_app import daily_limits
 from sessions_app.api import authentication
@@ -51,7 +51,7 @@ from tests.support.openai_server import OpenAIServer, content
 from tests.support.operator import operator
 from tests.support.waiting import TIMEOUT
 
-os.environ.setdefault(server.MAY_CREATE, "1")  # the run and its subprocesses create databases
+os.environ.setdefault(embedded.MAY_CREATE, "1")  # the run and its subprocesses create databases
 collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
 SLOW_FIXTURES = {"browser", "site"}
 DATABASE = "transactional_db"
@@ -83,8 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     os.environ[folders.RUN] = str(os.getpid())
-    is_embedded = "embedded" in settings.DATABASES["default"]["ENGINE"]
-    _started_server = is_embedded and not server.running_socket(settings.EMBEDDED_DATABASE_DIR)
+    _started_server = settings.DATABASE_IS_EMBEDDED and not embedded.running_socket(settings.EMBEDDED_DATABASE_DIR)
 
 
 @pytest.hookimpl(trylast=True)
@@ -93,7 +92,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     folders.forget_migrated()
     if _started_server:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)
+        embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
 @pytest.hookimpl(wrapper=True)  # also around the selection by `-m` and the order of pytest-django
@@ -207,17 +206,17 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Also, an empty queue is reported without a pause, and keys are remembered for as long as a slow test runs.
     """
-    monkeypatch.setattr(deferred_writes, "EVERY", 3_600)
-    monkeypatch.setattr(deferred_writes, "SOON", 3_600)
+    monkeypatch.setattr(deferred_writes, "INTERVAL", 3_600)
+    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 3_600)
     monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so no notification is sent
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(authentication, "REMEMBERED", ProcessCache(authentication.MOST, seconds=3_600))
+    monkeypatch.setattr(authentication, "CACHED_KEYS", ProcessCache(authentication.MAX_KEYS, seconds=3_600))
     cache.clear()
     daily_limits.meter.forget()
     platform_text.written.forget()
     yield
     daily_limits.meter.forget()
-    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.waiting, daily_limits.behind):
+    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.waiting, daily_limits.usage_writer):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 
@@ -290,8 +289,8 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
 def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spool rounds in a folder of the test, and replay them soon."""
     settings.SPOOL_DIR = tmp_path / "spool"
-    monkeypatch.setattr(write_ahead, "EVERY_SECONDS", 0.2)
-    monkeypatch.setattr(write_ahead, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "IDLE_CHECK_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -304,7 +303,7 @@ def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatc
             upstream_api_key=SecretStr("upstream-key"),
             memory_timeout_seconds=30,
         )
-        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
+        monkeypatch.setattr("moments_app.interfaces.chat.rounds.STORE_SECONDS", 30)
         yield server
 
 

@@ -25,8 +25,7 @@ for user, scope, name in {wanted!r}:
 MAKE_TOKENS = """
 from datetime import timedelta
 from django.utils import timezone
-from memory_extras.oauth.audiences import REST, resource_of
-from memory_extras.oauth.conf import new_access_token
+from memory_extras.oauth.conf import REST, new_access_token, resource_of
 from memory_extras.oauth.models import AccessToken, Assistant, Consent
 from oauth2_provider.models import set_token_value
 from sessions_app.models import UserProfile

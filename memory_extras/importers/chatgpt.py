@@ -9,27 +9,23 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
+from memory_extras.importers.records import SourceConversation, conversation_records, point_in_time
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import CannotImport, Owner, Source
-from sessions_app.text.chat_messages import Fields, filled, text_and_parts
+from sessions_app.text.chat_messages import Fields, text_and_parts, without_empty
 
 NAME = "chatgpt"
-LOOKED_FOR = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"
+DESCRIPTION = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"
 INSTRUCTIONS = ("user_editable_context", "model_editable_context")
 TEXT_FIELDS = ("parts", "text", "result", "content")  # fields with the text in the different kinds of content
 
 
 class TreeNode(BaseModel):
-    """A node of the message tree."""
-
     parent: str | None = None
     message: dict[str, Any] | None = None
 
 
 class MessageTree(BaseModel):
-    """A conversation as a tree of messages."""
-
     id: str = Field(validation_alias=AliasChoices("conversation_id", "id"))
     title: Any = None
     create_time: float | None = None
@@ -45,8 +41,6 @@ class MessageAuthor(BaseModel):
 
 
 class MessageMetadata(BaseModel):
-    """The metadata of a message that this reader uses."""
-
     is_visually_hidden_from_conversation: bool | None = None
     attachments: list[dict[str, Any]] | None = None
 
@@ -63,7 +57,6 @@ class ChatGPTMessage(BaseModel):
     metadata: MessageMetadata | None = None
 
     def is_shown(self) -> bool:
-        """Whether the person saw the message, or could have seen it."""
         if self.metadata and self.metadata.is_visually_hidden_from_conversation:
             return False
         if self.author.role in ("system", "tool") and self.weight == 0:
@@ -72,12 +65,10 @@ class ChatGPTMessage(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first element is a ChatGPT conversation."""
     return "mapping" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations."""
     return conversation_records(NAME, source.elements(), owner, _parse_conversation)
 
 
@@ -96,11 +87,7 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(tree: MessageTree) -> list[TreeNode]:
-    """Return the nodes from the root to the current node, except those without a message.
-
-    Raises:
-        CannotImport: The current node does not exist, or the nodes do not form a tree.
-    """
+    """Return nodes with messages from the root to the current node. Raise `CannotImport` if they form no tree."""
     branch: list[TreeNode] = []
     seen: set[str] = set()
     name: str | None = tree.current_node
@@ -127,7 +114,7 @@ def _fields(message: ChatGPTMessage, parent: str | None) -> Fields:
         "role": message.author.role,
         "content": "" if calls else text,
         "tool_name": (message.author.name or "") if message.author.role == "tool" else "",
-        "payload": filled(payload) or None,
+        "payload": without_empty(payload) or None,
     }
 
 
@@ -135,7 +122,7 @@ def _content(content: dict[str, Any]) -> tuple[str, Fields]:
     """Return the text, and everything else: URLs of pictures, quoted passages, the language of code."""
     name = next((name for name in TEXT_FIELDS if isinstance(content.get(name), str | list)), None)
     text, parts = text_and_parts(content[name]) if name else ("", [])
-    details = filled({key: value for key, value in content.items() if key != name})
+    details = without_empty({key: value for key, value in content.items() if key != name})
     if details.keys() == {"content_type"} and text:
         details = {}
     return text, {"parts": parts, "content": details}

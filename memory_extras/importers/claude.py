@@ -10,22 +10,20 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records
+from memory_extras.importers.records import SourceConversation, conversation_records
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import Owner, Source
-from sessions_app.text.chat_messages import Fields, filled, text_and_parts, without_data
+from sessions_app.text.chat_messages import Fields, text_and_parts, without_data, without_empty
 from sessions_app.text.length import shorten_middle
 
 NAME = "claude"
-LOOKED_FOR = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"
+DESCRIPTION = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"
 ROLES = {"human": "user", "assistant": "assistant"}
 PASTED = ("", "paste.txt", None)  # names that the export gives to long texts that a person pasted
 ATTACHED_MAX_CHARS = 100_000  # maximum characters of all texts attached to a message
 
 
 class ClaudeConversation(BaseModel):
-    """A conversation in the export."""
-
     uuid: str
     name: Any = None
     created_at: str | None = None
@@ -34,8 +32,6 @@ class ClaudeConversation(BaseModel):
 
 
 class ContentBlock(BaseModel):
-    """A part of a message: text, thinking, a tool call, a tool result, or something else."""
-
     model_config = ConfigDict(extra="allow")
 
     type: str
@@ -60,12 +56,10 @@ class ClaudeMessage(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first element is a Claude conversation."""
     return "chat_messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations."""
     return conversation_records(NAME, source.elements(), owner, _parse_conversation)
 
 
@@ -85,10 +79,7 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
-    """Return the branch of messages that ends with the current message, or else with the newest.
-
-    If no message has a parent, return all messages.
-    """
+    """Return the messages up to the current one, or else the newest. Without parents, return all messages."""
     by_id = {str(message.get("uuid")): message for message in chat.chat_messages}
     if not any(str(message.get("parent_message_uuid")) in by_id for message in chat.chat_messages):
         return chat.chat_messages
@@ -103,10 +94,7 @@ def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
 
 
 def _turns(message: ClaudeMessage) -> list[Fields]:
-    """Return the turns of a message in order: the text between tool results, and each tool result.
-
-    Attachments go with the first turn.
-    """
+    """Return the text between tool results, and each tool result, in order. Attachments go with the first turn."""
     turns: list[Fields] = []
     spoken: list[ContentBlock] = []
     for block in message.content or ():
@@ -129,14 +117,14 @@ def _speech(message: ClaudeMessage, blocks: list[ContentBlock]) -> Fields:
         for block in blocks
         if block.text is None and block.type != "tool_use"
     ]
-    payload = filled({"tool_calls": calls, "parts": others})
+    payload = without_empty({"tool_calls": calls, "parts": others})
     return {"role": ROLES[message.sender], "content": "\n\n".join(texts), "payload": payload or None}
 
 
 def _tool_call(block: ContentBlock) -> Fields:
     """Return a tool call in OpenAI's format."""
     function = {"name": block.name, "arguments": json.dumps(block.input, ensure_ascii=False)}
-    return filled({"id": block.id}) | {"type": "function", "function": function}
+    return without_empty({"id": block.id}) | {"type": "function", "function": function}
 
 
 def _tool_result(block: ContentBlock) -> Fields:
@@ -144,7 +132,7 @@ def _tool_result(block: ContentBlock) -> Fields:
         text, parts = text_and_parts(block.content)
     else:
         text, parts = "", [without_data(block.content)]
-    payload = filled({"tool_call_id": block.tool_use_id, "parts": parts})
+    payload = without_empty({"tool_call_id": block.tool_use_id, "parts": parts})
     return {"role": "tool", "content": text, "tool_name": block.name or "", "payload": payload or None}
 
 
@@ -156,7 +144,7 @@ def _with_attached(message: ClaudeMessage, turn: Fields) -> Fields:
     pasted = [item.get("extracted_content") for item in attached if item.get("file_name") in PASTED]
     texts = [turn["content"], *(text for text in pasted if isinstance(text, str))]
     files = [_shortened_file(item, len(attached)) for item in attached if item.get("file_name") not in PASTED]
-    payload = (turn["payload"] or {}) | filled({"attachments": files, "files": message.files})
+    payload = (turn["payload"] or {}) | without_empty({"attachments": files, "files": message.files})
     return turn | {"content": "\n\n".join(filter(None, texts)), "payload": payload or None}
 
 

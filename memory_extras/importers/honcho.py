@@ -10,21 +10,18 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.conversations import checked_message
-from memory_extras.importers.remembered import has_item_with, items, statement
-from sessions_app.imports.import_sessions import Place, Record, Rejected, Statement
+from memory_extras.importers.records import checked_message, has_item_with, items, statement
+from sessions_app.imports.import_sessions import Record, Rejected, SessionRef, Statement
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
 from sessions_app.text.chat_messages import Fields
 
 NAME = "honcho"
 PAGES = "items"
-LOOKED_FOR = "messages with peer_id and session_id, or conclusions with observed_id (honcho)"
+DESCRIPTION = "messages with peer_id and session_id, or conclusions with observed_id (honcho)"
 OTHERS = "It is about a peer other than --user."
 
 
 class PeerMessage(BaseModel):
-    """A message of a peer."""
-
     id: str
     content: str
     peer_id: str
@@ -34,25 +31,18 @@ class PeerMessage(BaseModel):
 
 
 class Conclusion(BaseModel):
-    """A conclusion about a peer."""
-
     content: str
     observed_id: str
     created_at: str | None = None
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first item is a message or a conclusion."""
     message, conclusion = frozenset({"peer_id", "session_id", "content"}), frozenset({"observed_id", "content"})
     return has_item_with(source, PAGES, message, conclusion)
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
-    """Yield messages in the order of the file, oldest first, and conclusions.
-
-    Raises:
-        CannotImport: `--user` does not name the person's peer.
-    """
+    """Yield messages and conclusions, or raise `CannotImport` if `--user` doesn't name the person's peer."""
     if not owner.user_id:
         raise CannotImport(
             "Name the person's peer with --user and the agent's with --agent, because Honcho has only peers."
@@ -65,7 +55,7 @@ def _read(found: LocatedValue, owner: Owner) -> Record | Statement | Rejected:
         if isinstance(found.value, dict) and "observed_id" in found.value:
             return _conclusion(found, owner)
         message = PeerMessage.model_validate(found.value)
-        place = Place(owner.user_id, public_id(f"{NAME}:{message.session_id}"), owner.agent_id, f"import:{NAME}")
+        place = SessionRef(owner.user_id, public_id(f"{NAME}:{message.session_id}"), owner.agent_id, f"import:{NAME}")
         return Record(found.where, place, checked_message(_fields(message, owner)))
     except (CannotImport, ShapeError, RecursionError) as error:
         return Rejected(found.where, reason_of(error))

@@ -11,18 +11,16 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.remembered import has_item_with, items, statement
+from memory_extras.importers.records import has_item_with, items, statement
 from sessions_app.imports.import_sessions import Rejected, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 
 NAME = "mem0"
 PAGES = "results"
-LOOKED_FOR = "memories with id and memory, as get_all returns them (mem0)"
+DESCRIPTION = "memories with id and memory, as get_all returns them (mem0)"
 
 
 class Memory(BaseModel):
-    """The fields of a memory that this reader uses."""
-
     memory: str
     user_id: str | None = None
     created_at: str | None = None
@@ -31,7 +29,6 @@ class Memory(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first item is a memory."""
     return has_item_with(source, PAGES, frozenset({"id", "memory"}))
 
 
@@ -54,11 +51,7 @@ def _statement(found: LocatedValue, owner: Owner) -> Statement | Rejected:
 
 
 def _expired(text: str | None) -> str | None:
-    """Return when a memory expired, or None if it hasn't expired.
-
-    Raises:
-        ValueError: The text is neither a date nor a time.
-    """
+    """Return when a memory expired, or None. Raise `ValueError` if the text is neither a date nor a time."""
     if not text:
         return None
     ends = datetime.fromisoformat(text)

@@ -12,19 +12,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
+from memory_extras.importers.records import SourceConversation, conversation_records, point_in_time
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, turn_fields
 
 NAME = "openai"
-LOOKED_FOR = "JSON lines with messages (openai)"
+DESCRIPTION = "JSON lines with messages (openai)"
 ID_NAMES = ("id", "conversation_id", "session_id")
 
 
 class OpenAIConversation(BaseModel):
-    """A line of the file: one conversation."""
-
     model_config = ConfigDict(extra="allow")
 
     messages: list[Any]
@@ -34,12 +32,10 @@ class OpenAIConversation(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first line is a conversation."""
     return "messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations."""
     return conversation_records(NAME, source.lines(), owner, _parse_conversation)
 
 

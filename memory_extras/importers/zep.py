@@ -10,21 +10,18 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, Field
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records
-from memory_extras.importers.remembered import has_item_with, items, statement
+from memory_extras.importers.records import SourceConversation, conversation_records, has_item_with, items, statement
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
-from sessions_app.text.chat_messages import Fields, filled
+from sessions_app.text.chat_messages import Fields, without_empty
 
 NAME = "zep"
 PAGES = "edges"
-LOOKED_FOR = "threads with thread_id and messages, or edges with uuid and fact (zep)"
+DESCRIPTION = "threads with thread_id and messages, or edges with uuid and fact (zep)"
 ROLES = {"norole": "user", "function": "tool"}
 
 
 class Edge(BaseModel):
-    """The fields of a fact that this reader uses."""
-
     fact: str
     created_at: str | None = None
     reference_time: str | None = None
@@ -46,15 +43,12 @@ class ZepMessage(BaseModel):
 
 
 class Thread(BaseModel):
-    """A thread with its messages, oldest first."""
-
     thread_id: str = Field(validation_alias=AliasChoices("thread_id", "session_id"))
     user_id: str | None = None
     messages: list[Any]
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first item is a thread or a fact."""
     thread, fact = frozenset({"thread_id", "messages"}), frozenset({"uuid", "fact"})
     return has_item_with(source, PAGES, thread, fact)
 
@@ -69,7 +63,6 @@ def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected
 
 
 def _owner(found: LocatedValue | Rejected, owner: Owner) -> Owner:
-    """Return the person that a thread names, or else the owner of the file."""
     value = found.value if isinstance(found, LocatedValue) else None
     named = value.get("user_id") if isinstance(value, dict) else None
     return Owner(named, owner.agent_id) if isinstance(named, str) and named else owner
@@ -93,7 +86,7 @@ def _fields(numbered: tuple[int, Any]) -> list[Fields]:
             "content": message.content,
             "created_at": message.created_at,
             "external_id": message.uuid or str(number),
-            "metadata": (message.metadata or {}) | filled({"name": spoken_by}),
+            "metadata": (message.metadata or {}) | without_empty({"name": spoken_by}),
         }
     ]
 

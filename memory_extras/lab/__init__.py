@@ -1,1 +1,1 @@
-"""Pages to test memory: the playground and the recall console."""
+"""Probes, trials of prompts, and pages to test memory: the playground and the recall console."""

@@ -13,6 +13,6 @@ class LabConfig(AppConfig):
             return
         from memory_extras.lab.models import ProbeResult
         from memoryproject.database.clocks import OF_EXTRAS
-        from sessions_app.clock import Times
+        from sessions_app.clock import TimeColumn
 
-        OF_EXTRAS.append(Times(ProbeResult, "created_at"))
+        OF_EXTRAS.append(TimeColumn(ProbeResult, "created_at"))

@@ -9,7 +9,7 @@ from moments_app.models.atom import content_hash
 from moments_app.provenance.export_format import REQUESTED_BY, SourceSequences, session_of
 from moments_app.reports.housekeeping import OF_EXTRAS
 from sessions_app.models import Session
-from sessions_app.people.export_format import Column, File, NameOf, PublicId, Restored
+from sessions_app.people.export_format import Column, File, PublicId, Reference, RestoredRow
 from sessions_app.people.import_user import Importing
 from sessions_app.people.provenance import Provenance, declare
 
@@ -19,7 +19,7 @@ NEWEST = 10  # probes to run again after a retraction
 class QuestionText(Column):
     """The question of a probe, identified by its hash within a session. It is read after the session."""
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         there = Probe.objects.for_user(importing.user)
         kept = set(there.values_list("session_id", "question_hash"))
         left = []
@@ -50,7 +50,7 @@ declare(
             "updated_at",
             columns=(
                 PublicId("probe_id"),
-                NameOf("asked_in", "session", Session, "session_id"),
+                Reference("asked_in", "session", Session, "session_id"),
                 session_of("source_session"),
                 SourceSequences(),
                 QuestionText("question"),
@@ -69,7 +69,7 @@ declare(
             about="how much of the expected answers the contexts contained",
             fields="probe_id run_id is_met words_found words_count missing_words evidence_found evidence_count tokens "
             "refs setup problem created_at",
-            columns=(NameOf("probe_id", "probe", Probe, "probe_id"),),
+            columns=(Reference("probe_id", "probe", Probe, "probe_id"),),
             is_restored=False,
         ),
         made_of=("probe", "refs"),

@@ -27,31 +27,24 @@ EXACT = 20_000
 
 @dataclass(frozen=True)
 class VectorSearch:
-    """How the vectors of a kind were searched.
-
-    Args:
-        kind: The kind of memory.
-        vectors: The number of the person's vectors of the current model, counted up to `EXACT`.
-    """
+    """How vectors of a kind were searched, and how many the person has for this model, up to `EXACT`."""
 
     kind: str
     vectors: int
 
     @property
     def is_exact(self) -> bool:
-        """Whether all vectors were read, instead of the index of nearest neighbors."""
         return self.vectors < EXACT
 
 
 @dataclass
 class Inspection:
-    """The results, and how they were found.
+    """The results, best first, and how they were found.
 
     Args:
         request: The request, with the query's vector if there is one.
         steps: The milliseconds of each step, in order.
         words: The words of the query. None if there is no such person.
-        results: Best first.
         plans: One per kind whose vectors were searched.
     """
 
@@ -63,7 +56,6 @@ class Inspection:
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Record the duration of the block."""
         started = time.perf_counter()
         yield
         self.steps[step] = (time.perf_counter() - started) * 1000
@@ -76,7 +68,6 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
 
     Args:
         agent_id: The agent whose shards are visible. Blank for only those of every agent.
-        request: The request, without a vector.
         most: The maximum number of results. None is `MATCH_COUNT`.
     """
     seen = Inspection(request)

@@ -1,16 +1,24 @@
-"""The playground: test people, and the source turns of the lines in their contexts."""
+"""The playground: test people, calls to the chat endpoint, and the source turns of the lines in their contexts."""
 
+import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
+from starlette.types import Message as ChatMessage
 
 from moments_app.context.receipts import KeptContext
+from moments_app.interfaces.chat.endpoint import relayed
+from moments_app.interfaces.chat.protocols import CHAT
+from moments_app.interfaces.chat.relay import close_upstream
+from moments_app.interfaces.chat.request import ChatSession
 from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import SESSIONS, Pages
-from moments_app.operator.context_view import ShownLayer, ShownLine, shown_layers
+from moments_app.operator.views.context import ShownLayer, ShownLine, shown_layers
 from sessions_app.admin.links import turn_url
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
@@ -19,18 +27,13 @@ ATOMS, MOMENTS = "rem://atoms/", "rem://moments/key/"
 ORIGINS = 6  # maximum source turns shown per line
 
 
-class Somebody(Conflict):
+class RealPerson(Conflict):
     """The name belongs to a real person, so operators can't chat as them."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A source turn of a line.
-
-    Args:
-        name: Its name on the page.
-        here: Its sequence in the current session. None if it is in another session.
-    """
+    """A source turn of a line. `here` is its sequence in the current session, or None if it is in another one."""
 
     name: str
     url: str
@@ -38,48 +41,41 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class LitLine(ShownLine):
-    """A line of a context, with its source turns."""
-
+class HighlightedLine(ShownLine):
     origins: Sequence[Origin] = ()
 
     @property
     def here(self) -> str:
-        """The sequences of the turns to highlight."""
         return " ".join(str(origin.here) for origin in self.origins if origin.here is not None)
 
 
 def named_test_person(name: str, application: int) -> UserProfile:
-    """Return the test person with this name. Create a missing one.
-
-    Raises:
-        Somebody: The application has a real person with this name.
-    """
+    """Return the test person with this name, created if missing. Raise `RealPerson` if a real person has it."""
     person = UserProfile.objects.named(name, application)
     if person is None:
         person, _ = UserProfile.objects.get_or_create(
             application_id=application, user_id=name, defaults={"is_test": True}
         )
     if not person.is_test:
-        raise Somebody(f"{name} is a real person of the application, so you can't chat as them. Choose another name.")
+        raise RealPerson(f"{name} is a real person of the application, so you can't chat as them. Choose another name.")
     return person
 
 
-def lit_layers(kept: KeptContext, session: Session) -> list[ShownLayer]:
+def highlighted_layers(kept: KeptContext, session: Session) -> list[ShownLayer]:
     """Return the layers of a context that was served in a session, with the source turns of their lines."""
     refs = set(kept.refs())
     pages, turns = Pages(session.user, refs), _turns_of(session.user, refs)
     shown = shown_layers(kept.layers, pages, kept.tokens or 1)
     return [
-        replace(layer, lines=[_lit(line, session, turns) for line in layer.lines])
+        replace(layer, lines=[_highlighted(line, session, turns) for line in layer.lines])
         for layer in shown
         if layer.lines and layer.key != "query"
     ]
 
 
-def _lit(shown: ShownLine, session: Session, turns: dict[str, list[Message]]) -> LitLine:
+def _highlighted(shown: ShownLine, session: Session, turns: dict[str, list[Message]]) -> HighlightedLine:
     origins = [_origin(turn, session) for turn in turns.get(shown.line.ref, ())[:ORIGINS]]
-    return LitLine(shown.line, shown.source, origins=origins)
+    return HighlightedLine(shown.line, shown.source, origins=origins)
 
 
 def _origin(turn: Message, session: Session) -> Origin:
@@ -112,3 +108,49 @@ def _turns_of(user: UserProfile, refs: Collection[str]) -> dict[str, list[Messag
 
 def _ids(refs: Iterable[str], prefix: str) -> list[UUID]:
     return [UUID(ref.removeprefix(prefix)) for ref in refs if ref.startswith(prefix)]
+
+
+# --- calls to the chat endpoint by an operator without a key, within the process; they skip only the entry checks ---
+
+
+@dataclass
+class ChatResponse:
+    """The response that the caller receives."""
+
+    status: int = 0
+    content: bytearray = field(default_factory=bytearray)
+
+    async def send(self, message: ChatMessage) -> None:
+        self.status = message.get("status", self.status)
+        self.content += message.get("body", b"")
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer, or a blank string. Never an upstream's own text, which may quote anything."""
+        return "" if self.status < 400 else f"No answer: status {self.status}."
+
+
+def call_chat(session: ChatSession, body: dict[str, Any]) -> ChatResponse:
+    """Return the endpoint's response to a call: add memory, store the round, call the upstream.
+
+    Call this in a thread without an event loop, and outside any transaction: it waits for the upstream.
+
+    Raises:
+        ChatError: The body is invalid. It must not request a stream.
+    """
+    return asyncio.run(_call_chat(session, json.dumps(body).encode()))
+
+
+async def _call_chat(session: ChatSession, data: bytes) -> ChatResponse:
+    passed = ChatResponse()
+    try:
+        relay = await relayed(CHAT, session, CHAT.read_request(data))
+        await relay({"type": "http"}, _wait, passed.send)
+    finally:
+        await close_upstream()
+    return passed
+
+
+async def _wait() -> ChatMessage:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets the event")

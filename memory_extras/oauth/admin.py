@@ -1,28 +1,34 @@
-"""Assistants in the admin, with their grants and revocation."""
+"""Assistants in the admin, with their grants and revocation, and the consent page for operators."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.db.models import Count, F, IntegerField, Max, OuterRef, QuerySet, Subquery
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from oauth2_provider.models import get_id_token_model
+from rest_framework.exceptions import ValidationError as RefusedByApi
 from unfold.decorators import display
 
-from memory_extras.oauth.authorize import Authorize
+from memory_extras.oauth.conf import current
+from memory_extras.oauth.consent_page import AccessRequest, ConsentPage, GrantForm
 from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, RefreshToken
 from sessions_app.admin.api_key import ApiKeyAdmin
-from sessions_app.admin.base import PageAdmin, one_line
-from sessions_app.admin.links import change_url
-from sessions_app.admin.views import FormPage, RowAction, confirm_first
-from sessions_app.models import ApiKey
+from sessions_app.admin.applications import are_several
+from sessions_app.admin.base import PageAdmin, time_cell
+from sessions_app.admin.links import change_url, list_url
+from sessions_app.admin.views import FormPage, OperatorPage, RowAction, confirm_first
+from sessions_app.api.fields import PUBLIC_ID_MAX, PublicIdField
+from sessions_app.models import ApiKey, Application, UserProfile
+from sessions_app.models.application import DEFAULT
 
 SHOWN = 50
 
 # The library registers its own pages. They would show all tokens to any login with permission for one table.
 for model in (Assistant, Code, AccessToken, RefreshToken, get_id_token_model()):
     admin.site.unregister(model)
-ApiKeyAdmin.views = (Authorize, *ApiKeyAdmin.views)
 
 
 class AssistantForm(FormPage[Assistant]):
@@ -61,7 +67,7 @@ class AssistantAdmin(PageAdmin):
     """Assistants. They register themselves, or are registered by `manage.py register_assistant`."""
 
     list_display = ("name", "state", "registered", "leads_to", "grants", "last_use", "made_at")
-    tells_of_people = False
+    shows_personal_data = False
     search_fields = search_prefixes = ("name", "client_id")
     search_help_text = "Start of a name or client id"
     ordering = ("-id",)
@@ -102,7 +108,7 @@ class AssistantAdmin(PageAdmin):
 
     @admin.display(description="Registered by")
     def registered(self, assistant: Assistant) -> str:
-        return "itself" if assistant.is_by_itself else "operator"
+        return "itself" if assistant.registered_itself else "operator"
 
     @admin.display(description="Redirect URIs")
     def leads_to(self, assistant: Assistant) -> str:
@@ -123,8 +129,77 @@ class AssistantAdmin(PageAdmin):
 
     @admin.display(description="Registered", ordering="created")
     def made_at(self, assistant: Assistant) -> str:
-        return one_line(assistant.created)
+        return time_cell(assistant.created)
 
     @admin.display(description="Revoked")
     def revoked(self, assistant: Assistant) -> str:
-        return one_line(assistant.revoked_at)
+        return time_cell(assistant.revoked_at)
+
+
+# --- the consent page: an operator can grant an assistant access to any person's memory ---
+
+
+class PersonForm(GrantForm):
+    user_id = forms.CharField(label="User", max_length=PUBLIC_ID_MAX)
+    application = forms.ModelChoiceField(Application.objects.all(), required=False)
+    begins = forms.BooleanField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["application"].required = are_several()  # otherwise there is only one
+
+    def clean_user_id(self) -> str:
+        """Return the id, validated as in the API."""
+        user_id: str = self.cleaned_data["user_id"]
+        try:
+            return str(PublicIdField().run_validation(user_id))
+        except RefusedByApi:
+            raise forms.ValidationError("An id can't contain a slash, and can't be '.' or '..'.") from None
+
+    def clean(self) -> dict[str, Any]:
+        """Find the person. Reject a missing one, unless the operator may create it."""
+        given = super().clean() or {}
+        if "user_id" in given:
+            application = given.get("application")
+            given["application_pk"] = application.pk if application else DEFAULT
+            known = UserProfile.objects.filter(user_id=given["user_id"], application=given["application_pk"])
+            if not (given["begins"] or known.exists()):
+                self.add_error(
+                    "user_id", "user_id: there is no user with this id. To create the user, select the checkbox below."
+                )
+        return given
+
+
+class Authorize(OperatorPage, ConsentPage):
+    """The page. Its URL contains the whole request, so the request survives a login."""
+
+    route, name, permission = "authorize/", "authorize", "add"
+    title = "Authorize an assistant"
+    template_name = "oauth/authorize.html"
+    form_class = PersonForm
+    granter = "The operator"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        if not (current().is_on and request.GET):
+            return HttpResponseRedirect(list_url(ApiKey))
+        return self.respond(self.show)
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        if not current().is_on:
+            return HttpResponseRedirect(list_url(ApiKey))
+        return self.respond(self.decide)
+
+    def context(self) -> dict[str, Any]:
+        return {"applications": Application.objects.all() if are_several() else []}
+
+    def grant(self, asked: AccessRequest, scopes: Sequence[str], form: GrantForm) -> Consent:
+        chosen = form.cleaned_data
+        user = UserProfile.objects.ensure(chosen["user_id"], chosen["application_pk"])
+        consent = Consent.objects.allow(
+            asked.assistant, user=user, scopes=scopes, ends_at=form.ends_at(), by=self.actor
+        )
+        self.admin.log_addition(self.request, consent.key, f"Granted to {asked.assistant} by OAuth.")
+        return consent
+
+
+ApiKeyAdmin.views = (Authorize, *ApiKeyAdmin.views)

@@ -1,7 +1,12 @@
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.apps import AppConfig
-from django.core.checks import Tags, register
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.db import connection
+
+from memory_extras.oauth.conf import current
 
 
 class OAuthConfig(AppConfig):
@@ -12,14 +17,27 @@ class OAuthConfig(AppConfig):
     verbose_name = "OAuth"
 
     def ready(self) -> None:
-        from memory_extras.oauth.checks import known_application
         from memory_extras.oauth.conf import CODE_SECONDS
         from memory_extras.oauth.models import Assistant, Code
-        from memory_extras.oauth.tokens import Tokens
+        from memory_extras.oauth.validator import TokenIssuer
         from memoryproject.database.clocks import OF_EXTRAS
         from sessions_app.api.authentication import ISSUERS
-        from sessions_app.clock import Times
+        from sessions_app.clock import TimeColumn
 
         register(known_application, Tags.database)
-        ISSUERS.append(Tokens())
-        OF_EXTRAS.extend([Times(Assistant, "created"), Times(Code, "expires", timedelta(seconds=CODE_SECONDS))])
+        ISSUERS.append(TokenIssuer())
+        OF_EXTRAS.extend(
+            [TimeColumn(Assistant, "created"), TimeColumn(Code, "expires", timedelta(seconds=CODE_SECONDS))]
+        )
+
+
+def known_application(databases: Sequence[str] | None, **_: Any) -> list[CheckMessage]:
+    from sessions_app.models import Application
+
+    name = current().openid_application
+    if not (databases and name) or Application._meta.db_table not in connection.introspection.table_names():
+        return []  # before the first `migrate`, there are no applications
+    if Application.objects.filter(name=name).exists():
+        return []
+    hint = "Create it with manage.py create_application, or correct the setting."
+    return [Error(f"OAUTH__OPENID_APPLICATION: There is no application {name!r}.", hint=hint, id="oauth.E001")]

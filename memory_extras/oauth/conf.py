@@ -14,9 +14,9 @@ NAME = "OAUTH"  # the group's name in Django's settings
 ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # prefixes of tokens; all secrets of this platform start with mem_
 CODE_SECONDS = 60
 GRANT_TYPES = ["authorization_code", "refresh_token"]
-TOKEN_LASTS = timedelta(minutes=60)  # then the assistant must refresh its token
+TOKEN_LIFETIME = timedelta(minutes=60)  # then the assistant must refresh its token
 # The texts of scopes on the consent page.
-MEANINGS = {
+SCOPE_TEXTS = {
     "read": "Read: search, get contexts, read facts and single turns",
     "write": "Write: add, correct and end facts",
     "export": "Export: download all data about the person",
@@ -29,7 +29,13 @@ MODELS = {
     "REFRESH_TOKEN": "oauth.RefreshToken",
     "ID_TOKEN": "oauth2_provider.IDToken",  # unused, but required by migrations
 }
-DAYS_MOST = 365  # maximum duration of a grant
+# The parts of the site that a token can be issued for (RFC 8707).
+MCP, REST, CHAT = "/mcp", "/api/v1", "/v1"
+# The display name of each audience, and its possible scopes. The first audience is the default.
+AUDIENCES = {MCP: "memory tools (MCP)", REST: "the REST interface", CHAT: "the chat endpoint"}
+SCOPES_OF = {MCP: ("read", "write"), REST: ("read", "write", "export"), CHAT: ("chat",)}
+METADATA = "/.well-known/oauth-protected-resource"
+MAX_DAYS = 365  # maximum duration of a grant
 
 
 class OAuthSettings(Group):
@@ -74,21 +80,42 @@ class OAuthSettings(Group):
             raise ValueError("other OpenID settings are set, but OAUTH__OPENID_ISSUER is missing")
         return self
 
+    @property
+    def is_on(self) -> bool:
+        """Whether assistants may request access."""
+        return bool(self.site)
+
+    @property
+    def has_login(self) -> bool:
+        """Whether end users can log in at an OpenID provider."""
+        return bool(self.openid_issuer)
+
 
 class Settings(Group):
-    """The settings that the extra adds."""
-
     oauth: OAuthSettings = OAuthSettings()
 
 
 def current() -> OAuthSettings:
-    """Return the current settings."""
     group: OAuthSettings = getattr(django_settings, NAME)
     return group
 
 
+def resource_of(audience: str) -> str:
+    """Return the URL that identifies an audience to clients."""
+    return f"{current().site}{audience}"
+
+
+def audience_of(path: str) -> str:
+    """Return the audience of a path, or a blank string."""
+    return next((audience for audience in AUDIENCES if path == audience or path.startswith(f"{audience}/")), "")
+
+
+def audience_named(resource: str) -> str:
+    """Return the audience with this resource indicator, or a blank string."""
+    return next((audience for audience in AUDIENCES if resource == resource_of(audience)), "")
+
+
 def extend(settings: dict[str, Any]) -> None:
-    """Add the extra to Django's settings."""
     settings[NAME] = settings["CONF"].oauth
     apps = settings["INSTALLED_APPS"]
     apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
@@ -100,16 +127,15 @@ def extend(settings: dict[str, Any]) -> None:
 
 
 def provider(group: OAuthSettings) -> dict[str, Any]:
-    """Return the settings of django-oauth-toolkit."""
     return {
         "OAUTH2_VALIDATOR_CLASS": "memory_extras.oauth.validator.Validator",
         "OAUTH2_BACKEND_CLASS": "memory_extras.oauth.validator.Backend",
-        "SCOPES": MEANINGS,
+        "SCOPES": SCOPE_TEXTS,
         "DEFAULT_SCOPES": [],
         "ACCESS_TOKEN_GENERATOR": "memory_extras.oauth.conf.new_access_token",
         "REFRESH_TOKEN_GENERATOR": "memory_extras.oauth.conf.new_refresh_token",
         "AUTHORIZATION_CODE_EXPIRE_SECONDS": CODE_SECONDS,
-        "REFRESH_TOKEN_EXPIRE_SECONDS": DAYS_MOST * 86_400,
+        "REFRESH_TOKEN_EXPIRE_SECONDS": MAX_DAYS * 86_400,
         "REFRESH_TOKEN_REUSE_PROTECTION": True,
         "EXTRA_SERVER_KWARGS": {"token_expires_in": _seconds_left},
         "PKCE_REQUIRED": True,
@@ -130,12 +156,10 @@ def provider(group: OAuthSettings) -> dict[str, Any]:
 
 
 def new_access_token(request: Any) -> str:
-    """Return the text of an access token."""
     return f"{ACCESS}{secrets.token_urlsafe(32)}"
 
 
 def new_refresh_token(request: Any) -> str:
-    """Return the text of a refresh token."""
     return f"{REFRESH}{secrets.token_urlsafe(32)}"
 
 

@@ -31,9 +31,9 @@ def _provenance(model: Table, person: str) -> Provenance:
         model,
         person=person,
         not_exported=_NOT_EXPORTED,
-        left_alone="it is not derived from turns",
+        not_retracted="it is not derived from turns",
         erase=partial(_erase, model, person),
-        beside=partial(_count, model, person),
+        count_others=partial(_count, model, person),
     )
 
 

@@ -17,17 +17,16 @@ from django.utils.decorators import method_decorator
 from django.views.generic import View
 
 from memory_extras.oauth import logins, openid
-from memory_extras.oauth.audiences import MCP, audience_named, resource_of
-from memory_extras.oauth.conf import current
-from memory_extras.oauth.consent_page import Asked, ConsentPage, GrantForm
+from memory_extras.oauth.conf import MCP, audience_named, current, resource_of
+from memory_extras.oauth.consent_page import AccessRequest, ConsentPage, GrantForm
 from memory_extras.oauth.models import PERSON, Consent
-from memory_extras.oauth.views import of_the_site
+from memory_extras.oauth.views import public_endpoint
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT, UnknownApplication
 
 logger = structlog.get_logger(__name__)
 
-QUERY_MOST = 2_500  # characters of a request, which must fit into a cookie
+MAX_QUERY_CHARS = 2_500  # characters of a request, which must fit into a cookie
 GRANTED, REVOKED = "assistant_authorized", "assistant_grant_revoked"
 
 
@@ -39,11 +38,7 @@ def _to_page(query: str) -> HttpResponse:
 
 
 def _application() -> Application:
-    """Return the end users' application.
-
-    Raises:
-        UnknownApplication: The settings name an application that doesn't exist.
-    """
+    """Return the end users' application, or raise `UnknownApplication` if it doesn't exist."""
     name = current().openid_application
     return Application.objects.named(name) if name else Application.objects.get(pk=DEFAULT)
 
@@ -59,7 +54,7 @@ class EndUserPage(ConsentPage):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.user_id = logins.user_id_in(request)
         resource = request.GET.get("resource") or resource_of(MCP)
-        if not openid.is_on() or audience_named(resource) != MCP:
+        if not current().has_login or audience_named(resource) != MCP:
             return HttpResponseRedirect(f"{reverse('admin:sessions_app_apikey_authorize')}?{request.GET.urlencode()}")
         try:
             return super().dispatch(request, *args, **kwargs)
@@ -81,19 +76,11 @@ class EndUserPage(ConsentPage):
         return render(self.request, self.template_name, shown | more, status=status)
 
     def failed(self, text: str, *, login_url: str = "", status: int = 400) -> HttpResponse:
-        """Show why a request failed.
-
-        Args:
-            login_url: The link to log in again. Blank for no link.
-        """
+        """Show why a request failed, with a link to log in again if there is a URL."""
         return self.page(status=status, failure=text, login_url=login_url)
 
     def start_login(self, query: str) -> HttpResponse:
-        """Redirect to the provider.
-
-        Args:
-            query: The assistant's request. Blank if the end user wants to see their grants.
-        """
+        """Redirect to the provider. The query is the assistant's request, or blank to see the own grants."""
         try:
             started = openid.start(prompt="login" if self.request.GET.get("prompt") == "login" else "")
         except openid.LoginFailed as error:
@@ -103,34 +90,33 @@ class EndUserPage(ConsentPage):
         return answer
 
     def login_failed(self, error: openid.LoginFailed, query: str) -> HttpResponse:
-        """Show why a login failed, with a link to log in again."""
         again = f"{reverse('oauth2_provider:login')}?{query}" if query else reverse("oauth2_provider:grants-login")
         return self.failed(str(error), login_url=again, status=error.status)
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class OwnConsent(EndUserPage):
     """The consent page for the end user's own memory. Its URL contains the whole request."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.answered(self.shown)
+        return self.respond(self.show)
 
     def post(self, request: HttpRequest) -> HttpResponse:
         if self.user_id is None:  # the login has expired
-            return self.answered(self.shown)
-        answer = self.answered(self.decided)
+            return self.respond(self.show)
+        answer = self.respond(self.decide)
         if answer.status_code == 200:
             logins.end(request, answer)
         return answer
 
-    def shown(self, asked: Asked, form: GrantForm | None = None) -> HttpResponse:
+    def show(self, asked: AccessRequest, form: GrantForm | None = None) -> HttpResponse:
         """Show the request: with the form if the end user is logged in, otherwise with a link to log in."""
         application = _application()
         known = UserProfile.objects.named(self.user_id, application.pk) if self.user_id else None
         self.is_new = known is None
-        return super().shown(asked, form)
+        return super().show(asked, form)
 
-    def grant(self, asked: Asked, scopes: Sequence[str], form: GrantForm) -> Consent:
+    def grant(self, asked: AccessRequest, scopes: Sequence[str], form: GrantForm) -> Consent:
         assert self.user_id is not None
         user = UserProfile.objects.ensure(self.user_id, _application().pk)
         consent = Consent.objects.allow(asked.assistant, user=user, scopes=scopes, ends_at=form.ends_at(), by=PERSON)
@@ -139,21 +125,21 @@ class OwnConsent(EndUserPage):
         return consent
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class Login(EndUserPage):
     """Redirects to the provider, if the assistant's request is valid."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.answered(self._started)
+        return self.respond(self._start)
 
-    def _started(self, asked: Asked) -> HttpResponse:
+    def _start(self, asked: AccessRequest) -> HttpResponse:
         query = self.request.GET.urlencode()
-        if len(query) > QUERY_MOST:
+        if len(query) > MAX_QUERY_CHARS:
             return self.failed("The assistant's request is too long.")
         return self.start_login(query)
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class Callback(EndUserPage):
     """Ends a login that started in this browser."""
 
@@ -166,13 +152,13 @@ class Callback(EndUserPage):
             # The cookie stays, because another site may have made this request.
             return self.failed("This login has expired, or it started in another browser. Start again.")
         try:
-            answer = self._ended(given, started)
+            answer = self._finish(given, started)
         except openid.LoginFailed as error:
             answer = self.login_failed(error, started["query"])
         logins.abandon(answer)
         return answer
 
-    def _ended(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
+    def _finish(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
         code = given.get("code", "")
         if not code:
             logger.warning("an end user returned without a login", code=given.get("error", ""))
@@ -186,7 +172,7 @@ class Callback(EndUserPage):
         return answer
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class Logout(View):
     """Ends the end user's login. For a login from the next page, the provider asks for the password again."""
 
@@ -199,7 +185,7 @@ class Logout(View):
         return answer
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class OwnGrants(EndUserPage):
     """The list of the end user's active grants."""
 
@@ -216,7 +202,7 @@ class OwnGrants(EndUserPage):
         return own.active().select_related("assistant", "key").order_by("-pk")
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class OwnGrantsLogin(EndUserPage):
     """Redirects to the provider. After the login, the end user sees their grants."""
 
@@ -224,7 +210,7 @@ class OwnGrantsLogin(EndUserPage):
         return self.start_login("")
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class RevokeOwnGrant(OwnGrants):
     """Revokes one of the end user's grants, and so its tokens. Other grants are ignored."""
 

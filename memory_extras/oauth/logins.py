@@ -18,17 +18,14 @@ LOGIN_SECONDS = 600
 
 
 def started_in(request: HttpRequest) -> Any:
-    """Return the content of a started login, or None if there is none."""
     return _read(request, STARTED)
 
 
 def begin(response: HttpResponse, content: Any) -> None:
-    """Start a login in this browser."""
     _write(response, STARTED, content)
 
 
 def abandon(response: HttpResponse) -> None:
-    """End a started login."""
     _drop(response, STARTED)
 
 
@@ -39,7 +36,6 @@ def user_id_in(request: HttpRequest) -> str | None:
 
 
 def finish(response: HttpResponse, user_id: str) -> None:
-    """Log an end user in."""
     SessionStore.clear_expired()
     session = SessionStore()
     session.set_expiry(LOGIN_SECONDS)

@@ -22,18 +22,18 @@ from oauth2_provider.models import (
     clear_expired,
 )
 
-from memory_extras.oauth.conf import TOKEN_LASTS
+from memory_extras.oauth.conf import TOKEN_LIFETIME
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.refusals import Refusal
 
-UNUSED_LASTS = timedelta(days=1)  # lifetime of a client that registered itself and has no grant
-UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # the same if the list of such clients is full
-UNUSED_MOST = 1_000
+UNUSED_LIFETIME = timedelta(days=1)  # lifetime of a client that registered itself and has no grant
+UNUSED_LIFETIME_IF_FULL = timedelta(minutes=10)  # the same if the list of such clients is full
+MAX_UNUSED = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PERSON = "person"  # actor of events and grants. Other columns identify the person, and an erasure clears them
 ASSISTANT_REVOKED = "assistant_revoked"
-OF_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes of applications, not sites
+APP_SCHEMES = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes of applications, not sites
 
 
 class BadRedirect(Refusal):
@@ -43,18 +43,14 @@ class BadRedirect(Refusal):
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Check that a URI is HTTPS, on this machine, or the known scheme of an application.
-
-    Raises:
-        BadRedirect: It is none of these.
-    """
+    """Raise `BadRedirect` unless a URI is HTTPS, on this machine, or the known scheme of an application."""
     try:
         parts = urlsplit(uri)
         host, _ = parts.hostname or "", parts.port  # an invalid port raises ValueError
     except ValueError:
         host = ""
     is_safe = bool(host) and (
-        parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK) or parts.scheme in OF_EDITORS
+        parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK) or parts.scheme in APP_SCHEMES
     )
     is_plain = uri.isascii() and uri.isprintable() and " " not in uri and "#" not in uri and "@" not in uri
     if not (is_safe and is_plain):
@@ -65,12 +61,8 @@ def check_redirect_uri(uri: str) -> None:
 
 
 class AssistantManager(ApplicationManager):  # type: ignore[misc]
-    def register(self, name: str, redirect_uris: Sequence[str], *, is_by_itself: bool = False) -> "Assistant":
-        """Add a public client, because a client on a user's machine can't keep a secret.
-
-        Raises:
-            BadRedirect: A redirect URI is not allowed.
-        """
+    def register(self, name: str, redirect_uris: Sequence[str], *, registered_itself: bool = False) -> "Assistant":
+        """Add a public client, as one on a user's machine can't keep a secret. Raise `BadRedirect` for a bad URI."""
         for uri in redirect_uris:
             check_redirect_uri(uri)
         sources = AbstractApplication.RegistrationSource
@@ -82,23 +74,19 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
             client_secret="",
             hash_client_secret=False,
             authorization_grant_type=AbstractApplication.GRANT_AUTHORIZATION_CODE,
-            registration_source=sources.DCR if is_by_itself else sources.MANUAL,
+            registration_source=sources.DCR if registered_itself else sources.MANUAL,
         )
         return added
 
-    def hold(self, client_id: str) -> None:
+    def lock(self, client_id: str) -> None:
         """Lock a client for the rest of the transaction, so that it isn't revoked while it gets a token."""
         if client_id.isprintable():
             list(self.filter(client_id=client_id).select_for_update())
 
     def has_room(self, most: int) -> bool:
-        """Delete old self-registered clients without grants. Return whether another one may register.
-
-        Args:
-            most: The maximum number of clients without grants.
-        """
+        """Delete old self-registered clients without grants. Return whether fewer than `most` remain."""
         unused = self.filter(registration_source=AbstractApplication.RegistrationSource.DCR, consents=None)
-        for lasts in (UNUSED_LASTS, UNUSED_LASTS_AMONG_MANY):
+        for lasts in (UNUSED_LIFETIME, UNUSED_LIFETIME_IF_FULL):
             unused.filter(created__lt=timezone.now() - lasts).delete()
             if unused.count() < most:
                 return True
@@ -118,16 +106,14 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
 
     @property
     def state(self) -> str:
-        """`active` or `revoked`."""
         return "revoked" if self.revoked_at else "active"
 
     @property
-    def is_by_itself(self) -> bool:
+    def registered_itself(self) -> bool:
         """Whether the assistant registered itself, so that its name is not verified."""
         return bool(self.registration_source == self.RegistrationSource.DCR)
 
     def is_usable(self, request: object) -> bool:
-        """Return whether it isn't revoked."""
         return self.revoked_at is None
 
     def redirect_uri_allowed(self, uri: str) -> bool:
@@ -136,14 +122,7 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
 
     @transaction.atomic
     def revoke(self, *, by: str) -> int | None:
-        """Permanently revoke all its grants.
-
-        Args:
-            by: operator:….
-
-        Returns:
-            The number of revoked grants. None if the assistant was already revoked.
-        """
+        """Permanently revoke all its grants. Return their number, or None if it was already revoked."""
         if not Assistant.objects.filter(pk=self.pk, revoked_at=None).select_for_update():
             return None
         self.revoked_at = timezone.now()
@@ -200,7 +179,7 @@ class Consent(models.Model):
     def seconds_left(self) -> int:
         """Return the lifetime in seconds of a new token."""
         until_end = self.key.expires_at - timezone.now() if self.key.expires_at else timedelta()
-        return max(0, int(min(until_end, TOKEN_LASTS).total_seconds()))
+        return max(0, int(min(until_end, TOKEN_LIFETIME).total_seconds()))
 
 
 class Code(AbstractGrant):  # type: ignore[misc]
@@ -215,8 +194,6 @@ class Code(AbstractGrant):  # type: ignore[misc]
 
 
 class AccessToken(AbstractAccessToken):  # type: ignore[misc]
-    """A token for its audience."""
-
     user = None
     consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")
 

@@ -40,11 +40,7 @@ _executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="openid")
 
 
 class LoginFailed(Exception):
-    """A failed login. The message is for the end user.
-
-    Attributes:
-        status: The status of the page.
-    """
+    """A failed login. The message is for the end user, and `status` is that of the page."""
 
     status = 400
 
@@ -61,16 +57,15 @@ class ProviderUnavailable(LoginFailed):
     status = 503
 
 
-class NotUsable(Exception):
+class UnusableProvider(Exception):
     """The provider's discovery document can't be used. The message is for the log."""
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedLogin:
     """A login that was started at the provider.
 
     Args:
-        url: The provider's page.
         secrets: The `state`, `nonce` and `code_verifier` of the login. They belong to the end user's browser.
     """
 
@@ -78,27 +73,15 @@ class Started:
     secrets: dict[str, str]
 
 
-def is_on() -> bool:
-    """Return whether end users can log in."""
-    return bool(current().openid_issuer)
-
-
-def start(*, prompt: str = "") -> Started:
-    """Start a login.
-
-    Args:
-        prompt: `login` if the provider must ask for the password again.
-
-    Raises:
-        LoginFailed: The provider is not available.
-    """
+def start(*, prompt: str = "") -> StartedLogin:
+    """Start a login, or raise `LoginFailed`. With the prompt `login`, the provider asks for the password again."""
     asked = {"prompt": prompt} if prompt else {}
-    made = _called(lambda: _client().create_authorization_url(_callback(), **asked))
-    return Started(made.pop("url"), made)
+    made = _call_provider(lambda: _client().create_authorization_url(_callback(), **asked))
+    return StartedLogin(made.pop("url"), made)
 
 
 def user_id_of(code: str, secrets: Mapping[str, str]) -> str:
-    """Exchange the code of a login for an ID token, verify the token, and return the end user's id.
+    """Exchange a login's code for an ID token, verify the token, and return the end user's id.
 
     Args:
         secrets: The secrets of the login in the same browser.
@@ -106,7 +89,7 @@ def user_id_of(code: str, secrets: Mapping[str, str]) -> str:
     Raises:
         LoginFailed: The provider is not available, or the token isn't valid.
     """
-    return _id_in(_called(lambda: _verified(code, secrets)))
+    return _id_in(_call_provider(lambda: _verified(code, secrets)))
 
 
 def _verified(code: str, secrets: Mapping[str, str]) -> Mapping[str, Any]:
@@ -121,7 +104,6 @@ def _verified(code: str, secrets: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _id_in(claims: Mapping[str, Any]) -> str:
-    """Return the user id in verified claims."""
     name = current().openid_user_claim
     try:
         user_id = str(PublicIdField().run_validation(claims.get(name)))
@@ -147,11 +129,7 @@ def _client() -> Any:
 
 
 def _discovered(group: OAuthSettings) -> Any:
-    """Read the provider's discovery document, and return a client.
-
-    Raises:
-        NotUsable: The document is for another issuer, or the provider can't be used.
-    """
+    """Return a client for the provider that its discovery document describes, or raise `UnusableProvider`."""
     from authlib.integrations.requests_client import OAuth2Session
 
     from memory_extras.oauth.openid_client import OpenIDClient
@@ -163,13 +141,13 @@ def _discovered(group: OAuthSettings) -> Any:
         answer.raise_for_status()
         found = answer.json()
     if found["issuer"] != group.openid_issuer:
-        raise NotUsable("the discovery document is for another issuer")
+        raise UnusableProvider("the discovery document is for another issuer")
     if not all(_is_safe(found[name]) for name in ENDPOINTS):
-        raise NotUsable("an endpoint doesn't use HTTPS")
+        raise UnusableProvider("an endpoint doesn't use HTTPS")
     offered = found.get("token_endpoint_auth_methods_supported", METHODS)
     method = next((known for known in METHODS if known in offered), None)
     if method is None:
-        raise NotUsable(f"the provider supports none of {', '.join(METHODS)}")
+        raise UnusableProvider(f"the provider supports none of {', '.join(METHODS)}")
     own = {
         "scope": "openid" if group.openid_user_claim == "sub" else "openid profile email",
         "code_challenge_method": "S256",
@@ -193,21 +171,17 @@ def _is_safe(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
-def _called(call: Callable[[], Result]) -> Result:
-    """Call the provider, within `TOTAL_SECONDS`. Close the database connection before the call.
-
-    Raises:
-        LoginFailed: The call failed. The log has the reason.
-    """
+def _call_provider(call: Callable[[], Result]) -> Result:
+    """Call the provider, within `TOTAL_SECONDS`, without a database connection. Log errors and raise `LoginFailed`."""
     connection.close()
     if not _places.acquire(timeout=BUSY_SECONDS):
         raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")
     try:
-        return _executor.submit(_and_release, call).result(TOTAL_SECONDS)
+        return _executor.submit(_release_after, call).result(TOTAL_SECONDS)
     except OSError as error:  # including a timeout
         logger.warning("the OpenID provider is not available", error=type(error).__name__)
         raise ProviderUnavailable("The login service of your organization doesn't respond. Try again.") from None
-    except NotUsable as error:
+    except UnusableProvider as error:
         logger.error("the OpenID provider can't be used", why=str(error))
         raise ProviderUnavailable("Login is not possible at the moment. Ask your administrator for help.") from None
     except Exception as error:  # from Authlib or joserfc, or caused by a malformed response
@@ -216,7 +190,7 @@ def _called(call: Callable[[], Result]) -> Result:
         raise LoginFailed("Your login could not be verified. Try again.") from None
 
 
-def _and_release(call: Callable[[], Result]) -> Result:
+def _release_after(call: Callable[[], Result]) -> Result:
     try:
         return call()
     finally:

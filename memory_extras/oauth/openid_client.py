@@ -10,16 +10,10 @@ class OpenIDClient(DjangoOAuth2App):  # type: ignore[misc]
     """A client that skips unknown keys. Authlib rejects a key set with a key that it can't read."""
 
     def fetch_jwk_set(self, force: bool = False) -> dict[str, list[Any]]:
-        """Return the provider's known signing keys.
-
-        Args:
-            force: Whether to fetch the keys even if they are cached.
-        """
         return {"keys": [key for key in super().fetch_jwk_set(force)["keys"] if _is_known(key)]}
 
 
 def _is_known(key: Any) -> bool:
-    """Return whether a key has a known type, curve and format."""
     try:
         JWKRegistry.import_key(key)
     except Exception:  # also KeyError, TypeError and ValueError, for malformed keys

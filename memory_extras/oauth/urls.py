@@ -3,7 +3,7 @@
 from django.urls import include, path
 
 from memory_extras.oauth import end_user, openid, views
-from memory_extras.oauth.audiences import NAMES
+from memory_extras.oauth.conf import AUDIENCES, METADATA
 
 _named = [
     path("authorize", end_user.OwnConsent.as_view(), name="authorize"),
@@ -20,9 +20,9 @@ _named = [
 ]
 urlpatterns = [
     path("", include((_named, "oauth2_provider"))),
-    path(views.METADATA.removeprefix("/"), views.ResourceMetadata.as_view()),
+    path(METADATA.removeprefix("/"), views.ResourceMetadata.as_view()),
     *(
-        path(f"{views.METADATA}{audience}".removeprefix("/"), views.ResourceMetadata.as_view(audience=audience))
-        for audience in NAMES
+        path(f"{METADATA}{audience}".removeprefix("/"), views.ResourceMetadata.as_view(audience=audience))
+        for audience in AUDIENCES
     ),
 ]

@@ -1,6 +1,6 @@
 """Endpoints for assistants without a login: metadata, registration, and tokens.
 
-The responses follow RFC 6749, 7009, 7591, 8414 and 9728. The consent pages are in `authorize` and `end_user`.
+The responses follow RFC 6749, 7009, 7591, 8414 and 9728. The consent pages are in `admin` and `end_user`.
 """
 
 import json
@@ -22,29 +22,22 @@ from oauth2_provider.views import (
 )
 from rest_framework import serializers
 
-from memory_extras.oauth.audiences import MCP, SCOPES_OF, resource_of
-from memory_extras.oauth.conf import GRANT_TYPES, current
-from memory_extras.oauth.models import UNUSED_MOST, URI_MAX_CHARS, Assistant, BadRedirect, Code
+from memory_extras.oauth.conf import GRANT_TYPES, MCP, SCOPES_OF, current, resource_of
+from memory_extras.oauth.models import MAX_UNUSED, URI_MAX_CHARS, Assistant, BadRedirect, Code
 from memory_extras.oauth.validator import digest
 from sessions_app.api.fields import TextField
 from sessions_app.limited_operators import unlimited
 
-METADATA = "/.well-known/oauth-protected-resource"
-URIS_MOST = 10
-VIEWS = Callable[..., HttpResponseBase]
+MAX_URIS = 10
+ViewFunction = Callable[..., HttpResponseBase]
 
 
-def is_on() -> bool:
-    """Return whether assistants may request access."""
-    return bool(current().site)
-
-
-def of_the_site(view: VIEWS) -> VIEWS:
+def public_endpoint(view: ViewFunction) -> ViewFunction:
     """Return a view for clients without credentials. It returns 404 if OAuth is off, and is never cached."""
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if not is_on():
+        if not current().is_on:
             raise Http404
         with unlimited():
             return view(request, *args, **kwargs)
@@ -52,12 +45,12 @@ def of_the_site(view: VIEWS) -> VIEWS:
     return never_cache(answer)
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class ServerMetadata(OAuthServerMetadataView):  # type: ignore[misc]
     """The authorization server's metadata: its endpoints and options."""
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc]
     """The metadata of an audience, and its token issuer."""
 
@@ -79,13 +72,13 @@ def _refusal_of(sent: QueryDict) -> HttpResponse | None:
     return None
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class Token(TokenView):  # type: ignore[misc]
     """Issues tokens for a code or a refresh token. A rejected or reused code ends its grant."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         with transaction.atomic():
-            Assistant.objects.hold(request.POST.get("client_id", ""))
+            Assistant.objects.lock(request.POST.get("client_id", ""))
             answer: HttpResponse = _refusal_of(request.POST) or super().post(request, *args, **kwargs)
             if answer.status_code != 200:
                 shown = Code.objects.filter(code=digest(request.POST.get("code", "")))
@@ -95,7 +88,7 @@ class Token(TokenView):  # type: ignore[misc]
         return answer
 
 
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class Revoke(RevokeTokenView):  # type: ignore[misc]
     """Revokes the token of a client that no longer needs it."""
 
@@ -104,21 +97,17 @@ class RegistrationInput(serializers.Serializer[Any]):
     """Metadata that a client sends when it registers. Other fields are ignored."""
 
     client_name = TextField(max_length=255, allow_blank=True, default="")
-    redirect_uris = serializers.ListField(child=TextField(max_length=URI_MAX_CHARS), min_length=1, max_length=URIS_MOST)
+    redirect_uris = serializers.ListField(child=TextField(max_length=URI_MAX_CHARS), min_length=1, max_length=MAX_URIS)
 
 
 # The library's own view issues secrets and management tokens that never expire, and has no limits.
 @method_decorator(csrf_exempt, name="dispatch")
-@method_decorator(of_the_site, name="dispatch")
+@method_decorator(public_endpoint, name="dispatch")
 class Register(View):
     """Registers a client, if clients may register themselves."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Register a public client.
-
-        Raises:
-            Http404: Only operators register clients.
-        """
+        """Register a public client. Raise `Http404` if only operators register clients."""
         if not current().open_registration:
             raise Http404
         try:
@@ -127,14 +116,14 @@ class Register(View):
             return _refused("invalid_client_metadata", "The request body is not valid JSON.")
         if not serializer.is_valid():
             return _refused("invalid_client_metadata", f"Not valid: {', '.join(serializer.errors)}.")
-        if not Assistant.objects.has_room(UNUSED_MOST):
+        if not Assistant.objects.has_room(MAX_UNUSED):
             return _refused(
                 "temporarily_unavailable", "Too many unused clients were registered recently. Try again later."
             )
         said = serializer.validated_data
         name = said["client_name"].strip() or "Unnamed assistant"
         try:
-            assistant = Assistant.objects.register(name, said["redirect_uris"], is_by_itself=True)
+            assistant = Assistant.objects.register(name, said["redirect_uris"], registered_itself=True)
         except BadRedirect as refused:
             return _refused(refused.code, str(refused))
         return JsonResponse(_registered(assistant), status=201)

@@ -44,16 +44,13 @@ class BucketSettings(RetentionSettings):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the files are in a remote storage, not on this host's disk."""
         return bool(self.s3_bucket) or super().is_elsewhere
 
     @property
     def storage_setting(self) -> str:
-        """The name of the setting of the files' storage."""
         return "RETENTION__S3_BUCKET" if self.s3_bucket else super().storage_setting
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
-        """Return the entry for Django's `STORAGES`."""
         if not self.s3_bucket:
             return super().storage(data_dir)
         options = {
@@ -68,8 +65,6 @@ class BucketSettings(RetentionSettings):
 
 
 class Settings(Group):
-    """Settings of several servers."""
-
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
@@ -81,7 +76,6 @@ class Settings(Group):
 
 
 def extend(settings: dict[str, Any]) -> None:
-    """Add the replica to Django's settings."""
     url = settings["CONF"].replica_database_url
     settings["HAS_REPLICA"] = bool(url)
     last = settings["MIDDLEWARE"].index("memoryproject.logins.LimitedOperatorMiddleware")
@@ -90,7 +84,7 @@ def extend(settings: dict[str, Any]) -> None:
     if url:
         replica = {"OPTIONS": {}} | environ.Env.db_url_config(url)
         replica["HOST"] = unquote(replica["HOST"])  # as for DATABASE_URL
-        replica |= {"ENGINE": "memoryproject.postgresql", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
+        replica |= {"ENGINE": "memoryproject.database", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
         # A page waits for it, so the timeout is short.
         replica["OPTIONS"] = settings["DATABASE_OPTIONS"] | {"connect_timeout": 2} | replica["OPTIONS"]
         settings["DATABASES"]["replica"] = replica

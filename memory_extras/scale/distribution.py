@@ -22,7 +22,7 @@ TABLES = ("sessions_app_message", "moments_app_turnembedding", "moments_app_ownt
 ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE, FUNCTIONS_ROLE)
 
 # Each query must return a row. If it doesn't, the sentence says what is missing.
-_NEEDED = (
+_REQUIREMENTS = (
     (
         "SELECT 1 FROM pg_extension WHERE extname = 'citus'",
         "The database lacks the extension citus. An administrator runs this statement on each server: CREATE "
@@ -112,7 +112,7 @@ SELECT format('ALTER FUNCTION %%s SET search_path = pg_catalog, public, pg_temp'
 WHERE prosecdef AND pronamespace = to_regnamespace('distribution')
     AND 'search_path=pg_catalog, public, pg_temp' <> ALL (COALESCE(proconfig, '{}'))
 """
-_FOR_ALL = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS, _SEARCH_PATHS)
+_FOR_DATABASE = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS, _SEARCH_PATHS)
 
 # On a node, a policy can't read our other tables, so each node has a copy of the people's applications. Only these
 # functions can access it, as the owner of the tables. Some statements are sent to nodes together with their policies.
@@ -181,7 +181,7 @@ FROM pg_policy JOIN (VALUES ('acting_user', $$user_id = {ACTING}$$), ('operators
     node (policy, rows) ON policy = polname
 WHERE polrelid = %(table)s::regclass
 """  # noqa: S608
-_OF_ONE = (_FOREIGN_KEYS, _KEYS, _POLICIES)
+_FOR_TABLE = (_FOREIGN_KEYS, _KEYS, _POLICIES)
 
 
 class NotDistributable(Exception):
@@ -204,23 +204,18 @@ class SchemaEditor(DatabaseSchemaEditor):
 
 @dataclass(frozen=True)
 class Step:
-    """The work of one transaction.
-
-    Args:
-        what: A description with the number of rows.
-    """
+    """The statements of one transaction. `what` describes them, with the number of rows."""
 
     what: str
     statements: list[str]
 
     def as_sql(self) -> str:
-        """Return the SQL, with the description as a comment."""
         return "\n".join([f"-- {self.what}", *(f"{statement.strip()};" for statement in self.statements)])
 
 
 def is_distributed() -> bool:
     """Return whether the database is distributed, at least partly."""
-    return bool(_found(_IS_DISTRIBUTED)[0])
+    return bool(_column(_IS_DISTRIBUTED)[0])
 
 
 def distributed_tables() -> Sequence[str]:
@@ -229,50 +224,45 @@ def distributed_tables() -> Sequence[str]:
 
 
 def steps() -> Iterator[Step]:
-    """Yield the remaining steps. The caller must execute each one before the next.
-
-    Raises:
-        NotDistributable: The database can't be distributed.
-    """
-    for question, told in _NEEDED:
-        if not _found(question):
-            raise NotDistributable(told)
-    if for_all := [*_missing(_FOR_ALL)]:
-        yield Step("The database", for_all)
+    """Yield the remaining steps. The caller must execute each one before the next. Raise `NotDistributable`."""
+    for question, problem in _REQUIREMENTS:
+        if not _column(question):
+            raise NotDistributable(problem)
+    if of_database := [*_missing_statements(_FOR_DATABASE)]:
+        yield Step("The database", of_database)
     if not is_distributed():
-        [people] = _found("SELECT count(*) FROM sessions_app_userprofile")
-        yield Step(f"The applications of {people:,} people", [*_PEOPLE, *_missing((_OWNED,), TABLES[0])])
+        [people] = _column("SELECT count(*) FROM sessions_app_userprofile")
+        yield Step(f"The applications of {people:,} people", [*_PEOPLE, *_missing_statements((_OWNED,), TABLES[0])])
     for table in TABLES:
-        if table not in _found(_DISTRIBUTED):
-            [rows] = _found(f"SELECT count(*) FROM {table}")  # noqa: S608 (names of our own)
-            yield Step(f"{table}, {rows:,} rows", list(_spread(table)))
+        if table not in _column(_DISTRIBUTED):
+            [rows] = _column(f"SELECT count(*) FROM {table}")  # noqa: S608 (names of our own)
+            yield Step(f"{table}, {rows:,} rows", list(_distribute(table)))
 
 
-def do(step: Step) -> None:
-    """Execute a step in one transaction."""
+def execute(step: Step) -> None:
     _execute(step.statements)
 
 
-def keep_distributed(**_: Any) -> None:
+def redistribute(**_: Any) -> None:
     """Distribute objects again that `migrate` has recreated, if the database is distributed."""
     if is_distributed():
-        _execute(list(_missing(_FOR_ALL)))
+        _execute(list(_missing_statements(_FOR_DATABASE)))
 
 
-def _missing(questions: Sequence[str], table: str = "") -> Iterator[str]:
+def _missing_statements(questions: Sequence[str], table: str = "") -> Iterator[str]:
     for question in questions:
-        yield from _found(question, table)
+        yield from _column(question, table)
 
 
-def _spread(table: str) -> Iterator[str]:
-    yield from _missing(_OF_ONE, table)
-    beside = "none" if table == TABLES[0] else TABLES[0]
+def _distribute(table: str) -> Iterator[str]:
+    yield from _missing_statements(_FOR_TABLE, table)
+    colocated_with = "none" if table == TABLES[0] else TABLES[0]
     yield "SET LOCAL citus.enable_unsafe_triggers = on"
-    yield f"SELECT create_distributed_table('{table}', 'user_id', colocate_with => '{beside}')"
+    yield f"SELECT create_distributed_table('{table}', 'user_id', colocate_with => '{colocated_with}')"
     yield f"SELECT truncate_local_data_after_distributing_table('{table}')"
 
 
-def _found(question: str, table: str = "") -> list[Any]:
+def _column(question: str, table: str = "") -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(question, {"table": table, "roles": list(ROLES)})
         return [value for (value,) in cursor.fetchall()]

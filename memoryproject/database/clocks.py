@@ -1,8 +1,8 @@
 """Correct columns whose times determine when work is done. Times in the future are set to the present.
 
-The watchdog checks most of them and the schedules (`schedules.py`) every minute. `put_times_back` checks the others
-every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers can't read
-logins.
+The watchdog checks most of them and the schedules (`schedules.py`) every minute. The schedule `put_times_back` checks
+the others every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers
+can't read logins.
 """
 
 from collections.abc import Iterator
@@ -26,61 +26,61 @@ from moments_app.models import (
 )
 from moments_app.models.embedding import KINDS, LONGEST_WAIT
 from moments_app.models.webhook import LONGEST_PAUSE
-from sessions_app.clock import Times, put_back, with_wrong
+from sessions_app.clock import TimeColumn, columns_with_future_times, correct_times
 from sessions_app.models import ApiKey, Event, Message, Session
 
 DAY = timedelta(days=1)  # maximum wait of a job (until tomorrow) and of a circuit (as its provider requests)
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
-OF_EXTRAS: list[Times] = []
+OF_EXTRAS: list[TimeColumn] = []
 
 
-def often() -> Iterator[Times]:
+def checked_every_minute() -> Iterator[TimeColumn]:
     """Yield the columns to check every minute. Each is in a small table or is the first column of an index."""
     yield from _jobs()
-    yield Times(Circuit, "since")
-    yield Times(Circuit, "last_failure_at")
-    yield Times(Circuit, "next_probe_at", DAY)
-    yield Times(WebhookEndpoint, "waits_until", LONGEST_PAUSE)
-    yield Times(WebhookDelivery, "due_at", LONGEST_PAUSE)
-    yield Times(FailureGroup, "last_seen_at")
-    yield Times(EngineCall, "created_at")  # a daily limit counts today's calls
-    yield Times(Event, "created_at")
-    yield Times(Summary, "created_at", where={"status": Summary.Status.PROCESSING})
-    yield Times(Session, "last_arrived_at", where={"status": Session.Status.ACTIVE})
-    yield Times(Session, "last_activity_at")
-    yield from (Times(kind, "ask_again_at", LONGEST_WAIT, {"vector": None}) for kind in KINDS.values())
-    yield from (Times(pruned, "created_at") for pruned in (ContextReceipt, KeptExchange))
-    yield Times(ApiKey, "last_used_at")
+    yield TimeColumn(Circuit, "since")
+    yield TimeColumn(Circuit, "last_failure_at")
+    yield TimeColumn(Circuit, "next_probe_at", DAY)
+    yield TimeColumn(WebhookEndpoint, "waits_until", LONGEST_PAUSE)
+    yield TimeColumn(WebhookDelivery, "due_at", LONGEST_PAUSE)
+    yield TimeColumn(FailureGroup, "last_seen_at")
+    yield TimeColumn(EngineCall, "created_at")  # a daily limit counts today's calls
+    yield TimeColumn(Event, "created_at")
+    yield TimeColumn(Summary, "created_at", where={"status": Summary.Status.PROCESSING})
+    yield TimeColumn(Session, "last_arrived_at", where={"status": Session.Status.ACTIVE})
+    yield TimeColumn(Session, "last_activity_at")
+    yield from (TimeColumn(kind, "ask_again_at", LONGEST_WAIT, {"vector": None}) for kind in KINDS.values())
+    yield from (TimeColumn(pruned, "created_at") for pruned in (ContextReceipt, KeptExchange))
+    yield TimeColumn(ApiKey, "last_used_at")
     yield from OF_EXTRAS
-    yield Times(AccessAttempt, "attempt_time")
-    yield Times(Login, "expire_date", timedelta(seconds=settings.SESSION_COOKIE_AGE))
+    yield TimeColumn(AccessAttempt, "attempt_time")
+    yield TimeColumn(Login, "expire_date", timedelta(seconds=settings.SESSION_COOKIE_AGE))
 
 
-def _jobs() -> Iterator[Times]:
+def _jobs() -> Iterator[TimeColumn]:
     queued, processing = {"status": Job.Status.QUEUED}, {"status": Job.Status.PROCESSING}
-    yield Times(Job, "heartbeat_at", where=processing)
-    yield Times(Job, "run_after", timedelta(seconds=settings.JOBS.stale_seconds), queued | {"held_by": ""})
-    yield Times(Job, "run_after", DAY, queued)
+    yield TimeColumn(Job, "heartbeat_at", where=processing)
+    yield TimeColumn(Job, "run_after", timedelta(seconds=settings.JOBS.stale_seconds), queued | {"held_by": ""})
+    yield TimeColumn(Job, "run_after", DAY, queued)
     for status in (queued, processing):
-        yield Times(Job, "queued_at", where=status)
-        yield Times(Job, "held_since", where=status)
+        yield TimeColumn(Job, "queued_at", where=status)
+        yield TimeColumn(Job, "held_since", where=status)
     for ended in (Job.Status.COMPLETED, Job.Status.SKIPPED, Job.Status.FAILED):
-        yield Times(Job, "finished_at", where={"status": ended})
+        yield TimeColumn(Job, "finished_at", where={"status": ended})
 
 
-def nightly() -> Iterator[Times]:
+def checked_nightly() -> Iterator[TimeColumn]:
     """Yield the columns to check every night. Their times matter only over days, and each check reads a whole table."""
-    yield Times(Message, "arrived_at")
-    yield Times(Session, "last_arrived_at")
-    yield Times(Session, "restored_at")
-    yield Times(MemoryAtom, "created_at")
-    yield Times(WebhookDelivery, "queued_at")
+    yield TimeColumn(Message, "arrived_at")
+    yield TimeColumn(Session, "last_arrived_at")
+    yield TimeColumn(Session, "restored_at")
+    yield TimeColumn(MemoryAtom, "created_at")
+    yield TimeColumn(WebhookDelivery, "queued_at")
 
 
-def put_times_back(*, dry_run: bool = False) -> str:
+def correct_times_nightly(*, dry_run: bool = False) -> str:
     """Reset timestamps in the future to the current time."""
-    wrong = with_wrong(nightly())
+    wrong = columns_with_future_times(checked_nightly())
     if not dry_run:
-        put_back(wrong)
+        correct_times(wrong)
     return f"times in the future: {', '.join(map(str, wrong)) or 'none'}"

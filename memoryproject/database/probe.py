@@ -18,11 +18,11 @@ logger = structlog.get_logger(__name__)
 USUAL_SECONDS = 0.2  # most requests take less
 PATIENCE = 0.5  # maximum seconds for the database to respond
 FRESH_SECONDS = 1.0  # how long a response is valid, because many requests may wait at once
-QUESTION_SECONDS = 60  # after this time, an unanswered probe is abandoned and repeated
+PROBE_SECONDS = 60  # after this time, an unanswered probe is abandoned and repeated
 LOST_SECONDS = 5  # after which a connection whose peer does not acknowledge data is dropped
 
 
-class NoAnswer(Exception):
+class DatabaseHangs(Exception):
     """The database does not respond."""
 
 
@@ -30,7 +30,7 @@ class DeadlinePassed(Exception):
     """The request took too long."""
 
 
-class Pulse:
+class DatabaseProbe:
     """Sends one probe at a time, on a connection and a thread of its own, so a probe never waits for a free one.
 
     The connection stays open, because PostgreSQL is slow to start a new process on a busy machine.
@@ -38,49 +38,49 @@ class Pulse:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
-        self._question: Future[None] | None = None
-        self._asked_at = -FRESH_SECONDS
+        self._query: Future[None] | None = None
+        self._sent_at = -FRESH_SECONDS
         self._connection: psycopg.Connection | None = None  # used only in the probe's thread
 
     def check(self) -> None:
-        """Raise `NoAnswer` while a probe is overdue, so the request fails immediately."""
-        is_open = self._question is not None and not self._question.done()
-        if is_open and time.monotonic() - self._asked_at > PATIENCE:
-            raise NoAnswer
+        """Raise `DatabaseHangs` while a probe is overdue, so the request fails immediately."""
+        is_open = self._query is not None and not self._query.done()
+        if is_open and time.monotonic() - self._sent_at > PATIENCE:
+            raise DatabaseHangs
 
     async def result(
-        self, work: asyncio.Future[T], may_leave: Callable[[], bool], deadline: Deadline | None = None
+        self, work: asyncio.Future[T], may_abandon: Callable[[], bool], deadline: Deadline | None = None
     ) -> T:
         """Return the result of work with the database. Abandon the work if the database hangs or the deadline passes.
 
         Args:
-            may_leave: Returns whether the work can be abandoned safely.
+            may_abandon: Returns whether the work can be abandoned safely.
 
         Raises:
-            NoAnswer: The database does not respond, and the work was abandoned.
+            DatabaseHangs: The database does not respond, and the work was abandoned.
             DeadlinePassed: The deadline has passed, and the work was abandoned.
         """
         while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
-            if deadline and deadline.left <= 0 and may_leave():
+            if deadline and deadline.left <= 0 and may_abandon():
                 work.add_done_callback(_forget)
                 raise DeadlinePassed
-            if not await self._is_responding() and not work.done() and may_leave():
-                logger.warning("the database does not respond", seconds=round(time.monotonic() - self._asked_at, 1))
+            if not await self._is_responding() and not work.done() and may_abandon():
+                logger.warning("the database does not respond", seconds=round(time.monotonic() - self._sent_at, 1))
                 work.add_done_callback(_forget)
-                raise NoAnswer
+                raise DatabaseHangs
         return work.result()
 
     async def _is_responding(self) -> bool:
         """Return whether the database responds, or responded within the last `FRESH_SECONDS`."""
-        if self._question is None or self._question.done():
-            if time.monotonic() - self._asked_at < FRESH_SECONDS:
+        if self._query is None or self._query.done():
+            if time.monotonic() - self._sent_at < FRESH_SECONDS:
                 return True
-            self._asked_at = time.monotonic()
-            self._question = self._executor.submit(self._ask)
-        await asyncio.wait({asyncio.wrap_future(self._question)}, timeout=PATIENCE)
-        return self._question.done()
+            self._sent_at = time.monotonic()
+            self._query = self._executor.submit(self._send)
+        await asyncio.wait({asyncio.wrap_future(self._query)}, timeout=PATIENCE)
+        return self._query.done()
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         """Wait until the database responds. An error is a response too."""
         try:
             self._connection = self._connection or _connected()
@@ -92,7 +92,7 @@ class Pulse:
 
 
 def _connected() -> psycopg.Connection:
-    wait = {"connect_timeout": QUESTION_SECONDS, "tcp_user_timeout": LOST_SECONDS * 1_000}
+    wait = {"connect_timeout": PROBE_SECONDS, "tcp_user_timeout": LOST_SECONDS * 1_000}
     # Behind a pooler, prepared statements end with their transaction.
     once = {"autocommit": True, "prepare_threshold": None}
     return psycopg.connect(**(connection.get_connection_params() | wait | once))
@@ -104,4 +104,4 @@ def _forget(work: asyncio.Future[T]) -> None:
         work.exception()
 
 
-PULSE = Pulse()
+PROBE = DatabaseProbe()

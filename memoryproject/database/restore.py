@@ -31,21 +31,22 @@ from memoryproject.database.backup import (
     PART,
     BackupError,
     Manifest,
-    Say,
+    ProgramFailed,
+    Report,
     WrongPassphrase,
     column,
-    damaged,
+    damaged_parts,
     decrypt,
     opened,
+    running,
 )
-from memoryproject.database.verification import half_applied, unknown
-from memoryproject.postgresql.programs import ProgramFailed, running
+from memoryproject.database.verification import partly_applied, unknown_to_this_version
 from sessions_app.database.database_roles import create_roles
 from sessions_app.database.several_servers import remote_tables
 
 LOCK = 6_184_092  # arbitrary id of the advisory lock that allows only one restore at a time
-UNDER_WAY = "restore_under_way"  # a table with the id of the backup
-LEFT_OUT = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # entries of a dump that are not restored
+PROGRESS_TABLE = "restore_under_way"  # a table with the id of the backup
+EXCLUDED = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # entries of a dump that are not restored
 # The connection of a killed restore's `pg_restore` may still be open.
 _LEFT_BEHIND_SQL = """
 SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
@@ -53,7 +54,7 @@ WHERE datname = current_database() AND application_name = 'pg_restore' AND pid <
 """
 
 
-def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
+def restore(path: Path, report: Report, passphrase: str = "") -> Manifest:
     """Restore a backup into a database without tables, and upgrade it to this version.
 
     Args:
@@ -66,36 +67,36 @@ def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
     with opened(path) as file:
         manifest = Manifest.read(file)
         _check_versions(manifest)
-        if found := damaged(file):
+        if found := damaged_parts(file):
             raise BackupError(" ".join(found))
         key = _key(file, passphrase)
-        with _alone():
-            _begin(manifest)
+        with _locked():
+            _record_start(manifest)
             _prepare(manifest)
             for name in manifest.archives:
                 _restore_archive(file, name)
-            say(f"archives: {len(manifest.archives):,} files")
-            say(_restore_key(key))
+            report(f"archives: {len(manifest.archives):,} files")
+            report(_restore_key(key))
             if not _has_tables():
                 _fill(file)
-            say(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
+            report(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
             _finish(manifest)
     return manifest
 
 
 def _check_versions(manifest: Manifest) -> None:
     recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
-    if newer := unknown(MigrationLoader(None), recorded):
+    if newer := unknown_to_this_version(MigrationLoader(None), recorded):
         app, name = newer[0]
         raise BackupError(
             f"The backup is from a newer version, with the migration {app}.{name}. Install that version first."
         )
-    if told := half_applied(recorded):
-        raise BackupError(told)
+    if problem := partly_applied(recorded):
+        raise BackupError(problem)
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _locked() -> Iterator[None]:
     """Lock out other restores, and close the connections of a killed one."""
     try:
         column(f"SELECT pg_advisory_lock({LOCK})")
@@ -107,18 +108,14 @@ def _alone() -> Iterator[None]:
         column(f"SELECT pg_advisory_unlock({LOCK})")
 
 
-def _begin(manifest: Manifest) -> None:
-    """Record which backup is being restored.
-
-    Raises:
-        BackupError: The database is distributed, or has tables that are not from this backup.
-    """
+def _record_start(manifest: Manifest) -> None:
+    """Record which backup is being restored. Raise `BackupError` if the database has other tables or is distributed."""
     if remote_tables():
         raise BackupError(
             "The tables of this database are distributed over several servers. Restore into a database without "
             "distributed tables, then run manage.py distribute."
         )
-    under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
+    under_way = column(f"SELECT backup_id FROM {PROGRESS_TABLE}") if _table_exists(PROGRESS_TABLE) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
         return
     if _has_tables():
@@ -129,24 +126,20 @@ def _begin(manifest: Manifest) -> None:
             else "The database has tables. Restore into an empty database."
         )
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(f"DROP TABLE IF EXISTS {UNDER_WAY}")
-        cursor.execute(f"CREATE TABLE {UNDER_WAY} AS SELECT %s::text AS backup_id", [manifest.backup_id])
+        cursor.execute(f"DROP TABLE IF EXISTS {PROGRESS_TABLE}")
+        cursor.execute(f"CREATE TABLE {PROGRESS_TABLE} AS SELECT %s::text AS backup_id", [manifest.backup_id])
 
 
 def _has_tables() -> bool:
-    return _is_there("django_migrations")
+    return _table_exists("django_migrations")
 
 
-def _is_there(table: str) -> bool:
+def _table_exists(table: str) -> bool:
     return column(f"SELECT to_regclass('public.{table}') IS NOT NULL") == [True]
 
 
 def _prepare(manifest: Manifest) -> None:
-    """Create what the dump lacks: the platform's roles and the extensions. Other roles must already exist.
-
-    Raises:
-        BackupError: Roles are missing. The message names them.
-    """
+    """Create roles and extensions, which the dump lacks. Raise `BackupError` if other roles are missing."""
     create_roles()
     with connection.cursor() as cursor:
         for name in manifest.extensions:
@@ -177,11 +170,7 @@ def _checksum(storage: Storage, name: str) -> int:
 
 
 def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
-    """Return the key, or None if it is not in the backup.
-
-    Raises:
-        BackupError: The passphrase is missing or wrong.
-    """
+    """Return the key, or None if it is not in the backup. Raise `BackupError` if the passphrase is missing or wrong."""
     if ENCRYPTED_KEY not in file.namelist():
         return file.read(KEY) if KEY in file.namelist() else None
     if not passphrase:
@@ -207,7 +196,6 @@ def _restore_key(key: bytes | None) -> str:
 
 
 def _fill(file: zipfile.ZipFile) -> None:
-    """Restore tables, rows, indexes, policies and functions in one transaction."""
     with NamedTemporaryFile("w") as wanted:
         wanted.writelines(_entries(file))
         wanted.flush()
@@ -225,14 +213,13 @@ def _entries(file: zipfile.ZipFile) -> list[str]:
         with running("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
             copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
         listed.seek(0)
-        return [line for line in listed if not any(entry in line for entry in LEFT_OUT)]
+        return [line for line in listed if not any(entry in line for entry in EXCLUDED)]
 
 
 def _finish(manifest: Manifest) -> None:
-    """Upgrade the database to this version, and remove the record of the restore."""
     with connection.cursor() as cursor:
         for statement in manifest.defaults:
             cursor.execute(statement)
     call_command("migrate", verbosity=0)
     with connection.cursor() as cursor:
-        cursor.execute(f"DROP TABLE {UNDER_WAY}")
+        cursor.execute(f"DROP TABLE {PROGRESS_TABLE}")

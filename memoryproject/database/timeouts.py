@@ -11,11 +11,11 @@ from types import FrameType
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from sessions_app.database.statement_timeouts import set_local
 
 PATIENCE = 5.0  # maximum seconds for a response
-AGAIN = 1.0  # seconds until the next interruption, because a rollback may hang too
+INTERRUPT_INTERVAL = 1.0  # seconds until the next interruption, because a rollback may hang too
 
 
 class DatabaseUnavailable(Exception):
@@ -27,27 +27,23 @@ class _TookTooLong(BaseException):
 
 
 @contextmanager
-def limited(seconds: float = PATIENCE) -> Iterator[None]:
+def statement_timeout() -> Iterator[None]:
     """Run a transaction with a statement timeout, so that the server stops abandoned statements."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute(set_local({"statement_timeout": seconds}))
+            cursor.execute(set_local({"statement_timeout": PATIENCE}))
         yield
 
 
 @contextmanager
-def database(seconds: float = PATIENCE) -> Iterator[None]:
-    """Use the database in a transaction with short timeouts.
-
-    Raises:
-        DatabaseUnavailable: The database returns an error, or does not respond in time.
-    """
-    with connected(seconds), limited(seconds):
+def database() -> Iterator[None]:
+    """Use the database in a transaction with short timeouts. Raise `DatabaseUnavailable` if it fails or hangs."""
+    with connected(), statement_timeout():
         yield
 
 
 @contextmanager
-def connected(seconds: float = PATIENCE) -> Iterator[None]:
+def connected() -> Iterator[None]:
     """Use the connection with short timeouts. It stays open unless it failed.
 
     An embedded database is not started, because the timeout could interrupt the start.
@@ -55,24 +51,24 @@ def connected(seconds: float = PATIENCE) -> Iterator[None]:
     Raises:
         DatabaseUnavailable: The database returns an error, or does not respond in time.
     """
-    if settings.DATABASE_IS_EMBEDDED and not server.running_socket(settings.EMBEDDED_DATABASE_DIR):
+    if settings.DATABASE_IS_EMBEDDED and not embedded.running_socket(settings.EMBEDDED_DATABASE_DIR):
         raise DatabaseUnavailable("The embedded database is not running.")
     try:
-        with _within(seconds):
+        with _interrupted_when_late():
             connection.close_if_unusable_or_obsolete()
             yield
     except _TookTooLong:
         connection.close()
-        raise DatabaseUnavailable(f"The database did not respond within {seconds:g} s.") from None
+        raise DatabaseUnavailable(f"The database did not respond within {PATIENCE:g} s.") from None
     except DatabaseError as error:
         connection.close()
         raise DatabaseUnavailable(f"The database does not respond: {type(error).__name__}.") from error
 
 
 @contextmanager
-def _within(seconds: float) -> Iterator[None]:
+def _interrupted_when_late() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, _interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE, INTERRUPT_INTERVAL)
     try:
         yield
     finally:

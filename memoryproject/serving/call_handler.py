@@ -18,12 +18,10 @@ from django.http.response import HttpResponseBase
 from memoryproject.serving.request_limits import Environ, StartResponse
 from sessions_app.api.errors import API_PREFIX
 
-_usual = cache(build_policy)
+_default_policy = cache(build_policy)
 
 
 class CallHandler(WSGIHandler):
-    """A handler without the middleware of pages."""
-
     def load_middleware(self, is_async: bool = False) -> None:
         """Load the middleware in the settings, except `MIDDLEWARE_OF_PAGES`. Django reads the settings only here."""
         named = settings.MIDDLEWARE
@@ -35,8 +33,6 @@ class CallHandler(WSGIHandler):
 
 
 class Handlers:
-    """The WSGI application. It passes each request to one of the two handlers."""
-
     def __init__(self) -> None:
         self._pages, self._calls = WSGIHandler(), CallHandler()
 
@@ -46,14 +42,11 @@ class Handlers:
 
 
 class ContentPolicyMiddleware(CSPMiddleware):
-    """Adds the content security policy.
-
-    If the policy has a nonce, or if a view changed it, it is built for this response.
-    """
+    """Adds the content security policy, built for this response if it has a nonce or a view changed it."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        is_own = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
-        if is_own or settings.DEBUG or HEADER in response:
+        is_custom = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
+        if is_custom or settings.DEBUG or HEADER in response:
             return super().process_response(request, response)
-        response[HEADER] = _usual()
+        response[HEADER] = _default_policy()
         return response

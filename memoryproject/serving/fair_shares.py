@@ -18,21 +18,17 @@ from weakref import WeakValueDictionary
 
 from django.conf import settings
 
-OTHERS_SECONDS = 2.0  # how long another caller counts as active after its last call
-REFILLED = 0.25  # share of a budget that is refilled per second
+ACTIVE_SECONDS = 2.0  # how long another caller counts as active after its last call
+REFILL_SHARE = 0.25  # share of a budget that is refilled per second
 PATIENCE = 5.0  # maximum seconds that a call waits for its budget
 REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
-MOST = 10_000  # budgets to keep, of the most recent keys (and applications)
+MAX_ACCOUNTS = 10_000  # budgets to keep, of the most recent keys (and applications)
 FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
-RECENT = 0.2  # weight of the last call in the expectation for the next one
+LAST_CALL_WEIGHT = 0.2  # weight of the last call in the expectation for the next one
 
 
 class Refused(Exception):
-    """The request is rejected before it reaches Django, MCP or the chat endpoint.
-
-    Args:
-        retry_after: The number of seconds after which the client may retry, with 429 and 503.
-    """
+    """The request is rejected before it reaches Django, MCP or the chat endpoint."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message)
@@ -47,19 +43,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request.
-
-    Args:
-        key: Identifies the API key. Blank if the request has none.
-        application: Identifies its application. Blank until the key is verified.
-    """
+    """The sender of a request. Blank fields are unknown; the application is known once the key is verified."""
 
     key: str = ""
     application: str = ""
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the caller's names by kind of budget."""
         return {"key": self.key, "application": self.application}
 
 
@@ -73,23 +63,20 @@ class _Account:
 
 
 class Budget:
-    """The budgets of all callers of one kind."""
-
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._accounts: OrderedDict[str, _Account] = OrderedDict()  # the most recent caller is last
 
     def reserve(self, name: str) -> tuple[float, float]:
-        """Reserve the thread-seconds that a call is expected to use.
-
-        Returns:
-            The reserved thread-seconds, and the seconds that the call must wait.
+        """Return the expected thread-seconds of a call, which are reserved, and the seconds that it must wait.
 
         Raises:
             Refused: The wait would be too long. Nothing is reserved.
         """
         account = self._account(name)
-        wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILLED)) if self.is_bound(name) else 0.0
+        wait = (
+            max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILL_SHARE)) if self.must_yield(name) else 0.0
+        )
         if wait > PATIENCE:
             text = (
                 f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others that "
@@ -103,20 +90,20 @@ class Budget:
         """Charge thread-seconds used beyond the reservation. Refund them if the number is negative."""
         account = self._account(name)
         account.left -= seconds
-        if not self.is_bound(name):
+        if not self.must_yield(name):
             account.left = max(account.left, 0.0)  # no other caller had to wait, so there is no debt
 
     def expect(self, name: str, seconds: float) -> None:
         """Update the expected thread-seconds of the next call from those of a finished one."""
         account = self._account(name)
-        account.expected += RECENT * (seconds - account.expected)
+        account.expected += LAST_CALL_WEIGHT * (seconds - account.expected)
 
-    def is_bound(self, name: str) -> bool:
+    def must_yield(self, name: str) -> bool:
         """Return whether another caller that used less has called recently."""
         account = self._accounts.get(name)
         if not account:
             return False
-        oldest = time.monotonic() - OTHERS_SECONDS
+        oldest = time.monotonic() - ACTIVE_SECONDS
         recent = takewhile(lambda other: other.at > oldest, reversed(self._accounts.values()))
         return any(other.left > account.left for other in recent)
 
@@ -124,9 +111,9 @@ class Budget:
         now, most = time.monotonic(), settings.LIMITS.budget_seconds
         account = self._accounts.setdefault(name, _Account(most, now))
         self._accounts.move_to_end(name)
-        account.left = min(most, account.left + (now - account.at) * most * REFILLED)
+        account.left = min(most, account.left + (now - account.at) * most * REFILL_SHARE)
         account.at = now
-        if len(self._accounts) > MOST:
+        if len(self._accounts) > MAX_ACCOUNTS:
             self._accounts.popitem(last=False)
         return account
 
@@ -135,8 +122,8 @@ class Spending:
     """Charges the thread-seconds of one request to its budgets.
 
     Args:
-        paid: The reservations, as tuples of the budget, the caller's name and the thread-seconds.
-        has_used: Whether a thread has worked for the request.
+        paid: The reservations: the budget, the caller's name and the thread-seconds.
+        has_used: Set when a thread has worked for the request.
     """
 
     def __init__(self, *paid: tuple[Budget, str, float], has_used: asyncio.Event | None = None) -> None:
@@ -166,28 +153,22 @@ class Spending:
         self._paid = due
 
 
-NOBODY = Caller()
-_caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+UNKNOWN_CALLER = Caller()
+_caller: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN_CALLER)
 _spending: ContextVar[Spending | None] = ContextVar("spending", default=None)
 
 
 class FairShares:
-    """The budgets of all keys and applications of this process."""
-
     def __init__(self) -> None:
         self._budgets = {"key": Budget("key"), "application": Budget("application")}
         self._first: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def one(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
-        """Admit a request as soon as its caller's budgets allow it.
+    async def admit(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
+        """Admit a request as soon as its caller's budgets allow it, or raise `Refused`.
 
         Args:
-            identify: Returns the sender. Called again after the first request of a key, which shows whether the key is
-                valid.
-
-        Raises:
-            Refused: A budget is used up.
+            identify: Returns the sender. Called again after a key's first request, which shows if the key is valid.
         """
         caller, has_used = identify(), asyncio.Event()
         if caller.key and not caller.application:
@@ -208,9 +189,9 @@ class FairShares:
         finally:
             has_used.set()
 
-    def is_bound(self, kind: str, name: str) -> bool:
+    def must_yield(self, kind: str, name: str) -> bool:
         """Return whether another caller of the same kind, `key` or `application`, has used less."""
-        return self._budgets[kind].is_bound(name)
+        return self._budgets[kind].must_yield(name)
 
     async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:
         if not caller.application:  # an unverified key; `anonymous_throttle.py` limits those
@@ -236,8 +217,7 @@ def caller() -> Caller:
 
 
 @asynccontextmanager
-async def in_thread_of_caller() -> AsyncIterator[None]:
-    """Charge the duration of the block to the caller's budgets."""
+async def charge_caller() -> AsyncIterator[None]:
     began, spending = time.monotonic(), _spending.get()
     try:
         yield

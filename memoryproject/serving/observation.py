@@ -1,7 +1,7 @@
 """Request ids and metrics.
 
 Logs and responses contain the id of the request. The metrics are number, outcome and duration of requests by entry
-point. The processes of a server share their counts through files (`figures_folder.py`), so any web process reports the
+point. The processes of a server share their counts through files (`gunicorn_conf.py`), so any web process reports the
 totals.
 """
 
@@ -10,18 +10,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.conf import settings
 from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Message, Scope, Send
 
-from memoryproject.serving.figures_folder import VARIABLE
 from moments_app.interfaces.chat.errors import FAILURES
-from sessions_app.trace import HEADER, continued, request_id
+from sessions_app.trace import HEADER, continue_trace, request_id
 
-DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
-ANSWERED = b"x-request-id"
-UNANSWERED = "none"  # instead of a status, if the client disconnected first
+ENTRY_POINTS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
+REQUEST_ID_HEADER = b"x-request-id"
+NO_STATUS = "none"  # instead of a status, if the client disconnected first
 
 SECONDS = Histogram(
     "memory_http_request_seconds",
@@ -32,52 +32,47 @@ SECONDS = Histogram(
 
 
 @contextmanager
-def identified(scope: Scope, send: Send) -> Iterator[Send]:
-    """Set the id of a request. Yield a `send` that adds it to the response.
-
-    Args:
-        scope, send: The ASGI scope and channel. A client may send a `traceparent` or an `X-Request-Id`.
-    """
+def with_request_id(scope: Scope, send: Send) -> Iterator[Send]:
+    """Set a request's id, from its `traceparent` or `X-Request-Id`. Yield a `send` that adds it to the response."""
     headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
-    carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
-    with continued(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
+    carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(REQUEST_ID_HEADER, "")}
+    with continue_trace(
+        carrier, f"{scope.get('method', '')} {entry_point(scope.get('path', ''))}", SpanKind.SERVER
+    ) as span:
 
-        async def note_and_send(message: Message) -> None:
+        async def observe_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 span.set_attribute("http.response.status_code", message["status"])
-                message["headers"] = [*message.get("headers", ()), (ANSWERED, request_id().encode())]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID_HEADER, request_id().encode())]
             await send(message)
 
-        yield note_and_send
+        yield observe_and_send
 
 
 @contextmanager
-def measured(scope: Scope, send: Send) -> Iterator[Send]:
-    """Count a request. Yield a `send` that observes the response."""
+def with_metrics(scope: Scope, send: Send) -> Iterator[Send]:
     began = time.monotonic()
-    status = UNANSWERED
+    status = NO_STATUS
 
-    async def note_and_send(message: Message) -> None:
+    async def observe_and_send(message: Message) -> None:
         nonlocal status
         if message["type"] == "http.response.start":
             status = str(message["status"])
         await send(message)
 
     try:
-        yield note_and_send
+        yield observe_and_send
     finally:
-        SECONDS.labels(door(scope.get("path", "")), status).observe(time.monotonic() - began)
+        SECONDS.labels(entry_point(scope.get("path", "")), status).observe(time.monotonic() - began)
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Add the counts of this host's web processes to a registry."""
-    if VARIABLE in os.environ:
+    if settings.FIGURES_VARIABLE in os.environ:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return
     for figures in (FAILURES, SECONDS):
         registry.register(figures)
 
 
-def door(path: str) -> str:
-    """Return the name of the entry point of a path."""
-    return next((name for beginning, name in DOORS.items() if path.startswith(beginning)), "other")
+def entry_point(path: str) -> str:
+    return next((name for beginning, name in ENTRY_POINTS.items() if path.startswith(beginning)), "other")

@@ -28,8 +28,8 @@ from a2wsgi.wsgi import build_environ
 from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.database.probe import PULSE, DeadlinePassed
-from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, Refused, caller, in_thread_of_caller
+from memoryproject.database.probe import PROBE, DeadlinePassed
+from memoryproject.serving.fair_shares import FAIR_SHARES, UNKNOWN_CALLER, Caller, Refused, caller, charge_caller
 from sessions_app.database.statement_timeouts import deadline
 from sessions_app.process_cache import VERIFIED, hash_of
 from sessions_app.refusals import error_data
@@ -41,8 +41,8 @@ StartResponse = Callable[..., _Write]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 BODY_SECONDS = 30  # maximum time to send a body
-IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
-ANSWER = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
+MAX_IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
+MAX_UNSTREAMED = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
 READ_SECONDS = 60  # maximum time to read a part of a streamed response
 WAIT_SECONDS = 10.0  # maximum wait for a thread
 STALLED_SECONDS = 3.0  # seconds without a free thread, after which the queue counts as stalled
@@ -57,7 +57,7 @@ IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client disconnected before the request was complete."""
 
 
@@ -76,14 +76,11 @@ class Threads:
         self._moved_at = time.monotonic()
 
     @asynccontextmanager
-    async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
-        """Occupy a thread while the block runs.
+    async def occupy(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
+        """Occupy a thread while the block runs, or raise `Refused`.
 
         Args:
             session: The session whose row the request may have to wait for, or a blank string.
-
-        Raises:
-            Refused: No thread became free in time.
         """
         # Wait for the session first. A request that waits for its session must not occupy a thread that the person's
         # other sessions could use.
@@ -95,7 +92,7 @@ class Threads:
                 taken.append(share)
             self._moved_at = time.monotonic()
             try:
-                async with in_thread_of_caller():
+                async with charge_caller():
                     yield
             finally:
                 self._moved_at = time.monotonic()
@@ -104,7 +101,7 @@ class Threads:
                 share.release()
 
     @asynccontextmanager
-    async def share_of(self, caller: Caller) -> AsyncIterator[None]:
+    async def occupy_share(self, caller: Caller) -> AsyncIterator[None]:
         """Occupy a place in the caller's share while the block runs. Wait for it without a time limit."""
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
@@ -113,8 +110,8 @@ class Threads:
 
     def _shares_of(self, caller: Caller) -> Iterator[asyncio.Semaphore]:
         for kind, name in caller.names.items():
-            if FAIR_SHARES.is_bound(kind, name):
-                yield self._share(f"bound {kind} {name}", 1)
+            if FAIR_SHARES.must_yield(kind, name):
+                yield self._share(f"yielding {kind} {name}", 1)
             yield self._share(name and f"{kind} {name}", self._of_a_caller)
 
     def _share(self, subject: str, most: int) -> asyncio.Semaphore:
@@ -137,12 +134,12 @@ class Threads:
         await semaphore.acquire()  # doesn't wait
 
 
-async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
+async def read_body(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     """Read a request's body. If its declared length is over the limit, reject it without reading.
 
     Raises:
         Refused: The body is longer, or did not arrive within `BODY_SECONDS`.
-        Gone: The client disconnected.
+        ClientGone: The client disconnected.
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
@@ -151,14 +148,14 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
             "too_large",
             f"The body has {int(declared)} bytes; the limit is {limit}. Send fewer messages per request.",
         )
-    body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
+    body = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
     size = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Gone
+                    raise ClientGone
                 part = message.get("body", b"")
                 size += len(part)
                 if size > limit:
@@ -176,7 +173,7 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     return body
 
 
-def replayed(body: IO[bytes], receive: Receive) -> Receive:
+def replay_body(body: IO[bytes], receive: Receive) -> Receive:
     """Return a `receive` that yields a stored body, and then later messages."""
     given = False
 
@@ -191,11 +188,7 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
 
 
 def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
-    """Reject a request that specifies a person, session or agent twice, because code could use either value.
-
-    Raises:
-        Refused: The message names the header or parameter.
-    """
+    """Raise `Refused` if a request names a person, session or agent twice, because code could use either value."""
     sent = Counter(name for name, _ in headers)
     for name in IDENTITY_HEADERS:
         if sent[name.lower().encode()] > 1:
@@ -207,7 +200,6 @@ def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
 
 
 def session_of(path: str) -> str:
-    """Return the part of a path that identifies the session. Blank for other paths."""
     head, found, tail = path.partition("/sessions/")
     return f"{head}{found}{tail.partition('/')[0]}" if found else ""
 
@@ -234,17 +226,16 @@ def application_of(authorization: bytes) -> str:
 def caller_of(authorization: bytes) -> Caller:
     key = _KEY.match(authorization)
     if not key:
-        return NOBODY
+        return UNKNOWN_CALLER
     secret = key[1].decode("latin-1")
     application = str(VERIFIED.application_of(secret) or FIRST) if secret in VERIFIED else ""
     return Caller(hash_of(secret).hex(), application)
 
 
 async def refuse(send: Send, refused: Refused) -> None:
-    """Send an error in the API's format."""
-    told = error_data(refused.status, refused.code, str(refused))
+    data = error_data(refused.status, refused.code, str(refused))
     more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
-    await answer_json(send, refused.status, told, more)
+    await answer_json(send, refused.status, data, more)
 
 
 async def answer_json(send: Send, status: int, data: object, more: Sequence[Header] = ()) -> None:
@@ -261,15 +252,15 @@ class ThreadsOfLoops:
         self._number = number
         self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
 
-    def here(self) -> Threads:
+    def current(self) -> Threads:
         return self._threads.setdefault(asyncio.get_running_loop(), Threads(self._number))
 
 
 class Bridge:
     """Runs a WSGI application under ASGI. Bodies are read before a thread starts, and responses are sent after it.
 
-    A response over `ANSWER` bytes is streamed while it is created. Then its thread waits for the client, at most
-    `READ_SECONDS` per part.
+    A response over `MAX_UNSTREAMED` bytes is streamed while it is created. Its thread then waits for the client, at
+    most `READ_SECONDS` per part.
 
     If the database does not respond, requests fail early. Only those that may have changed something wait, because only
     the database knows the outcome.
@@ -281,19 +272,14 @@ class Bridge:
         self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
-        """Serve a request.
-
-        Raises:
-            Refused: No thread became free, or the deadline passed.
-            NoAnswer: The database does not respond.
-        """
-        PULSE.check()
+        """Serve a request, or raise `Refused` if it takes too long, or `DatabaseHangs`."""
+        PROBE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
         call = _Call(self._application, environ, send, loop)
-        work = asyncio.ensure_future(self._run(call, self._threads.here(), scope))
+        work = asyncio.ensure_future(self._run(call, self._threads.current(), scope))
         try:
-            messages = await PULSE.result(work, partial(call.leave, work), deadline())
+            messages = await PROBE.result(work, partial(call.abandon, work), deadline())
         except DeadlinePassed:
             limit = settings.LIMITS.request_seconds
             text = f"The request took longer than {limit:g} s and was stopped. Try again in a moment."
@@ -306,38 +292,27 @@ class Bridge:
         # Two applications may use the same ids for people and sessions.
         names = session_of(path), person_of(path, scope["query_string"], authorization)
         session, person = (name and application_of(authorization) + name for name in names)
-        async with threads.one(session, person, caller()):
+        async with threads.occupy(session, person, caller()):
             call.has_thread = True
             run = contextvars.copy_context().run
             return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)
 
 
 class _Call:
-    """One request in a thread.
-
-    Args:
-        send: The ASGI channel, to be awaited in the loop.
-
-    Attributes:
-        has_thread: Whether a thread works on it.
-    """
+    """One request in a thread. `send` is awaited in the loop. `has_thread` says whether a thread works on it."""
 
     def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
         self._application, self._environ, self._send, self._loop = application, environ, send, loop
         self._start: Message = {}
-        self._has_begun = self._is_left = self.has_thread = False
+        self._has_sent = self._is_abandoned = self.has_thread = False
 
-    def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
-        """Abandon the request if that is safe. Return whether it was abandoned.
-
-        Args:
-            work: The request's task. It is canceled if it has no thread yet.
-        """
-        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
-        self._is_left = only_reads or not self.has_thread
+    def abandon(self, work: "asyncio.Task[list[Message]]") -> bool:
+        """Abandon the request if that is safe, and return whether it was. Cancel its task if it has no thread yet."""
+        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_sent
+        self._is_abandoned = only_reads or not self.has_thread
         if not self.has_thread:
             work.cancel()
-        return self._is_left
+        return self._is_abandoned
 
     def run(self) -> list[Message]:
         """Compute the response. Return the messages that are still to be sent."""
@@ -348,7 +323,7 @@ class _Call:
             for part in parts:
                 kept.append(part)
                 size += len(part)
-                if size > ANSWER:
+                if size > MAX_UNSTREAMED:
                     self._stream(b"".join(kept), is_first=not is_streamed)
                     kept, size, is_streamed = [], 0, True
         finally:
@@ -365,21 +340,16 @@ class _Call:
         return _no_write
 
     def _stream(self, part: bytes, *, is_first: bool) -> None:
-        """Send a part, and wait until the client has read it.
-
-        Raises:
-            TimeoutError: The client did not read it within `READ_SECONDS`.
-            Gone: The request was abandoned.
-        """
+        """Send a part, and wait for the client. Raise `TimeoutError` if it is slow, or `ClientGone` if abandoned."""
         messages = [self._start] if is_first else []
         messages.append({"type": "http.response.body", "body": part, "more_body": True})
         for message in messages:
             asyncio.run_coroutine_threadsafe(self._sent(message), self._loop).result(READ_SECONDS)
 
     async def _sent(self, message: Message) -> None:
-        if self._is_left:
-            raise Gone
-        self._has_begun = True
+        if self._is_abandoned:
+            raise ClientGone
+        self._has_sent = True
         if ends := deadline():
             ends.lift()
         await self._send(message)

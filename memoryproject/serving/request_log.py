@@ -24,7 +24,6 @@ class RoutesOnly(logging.Filter):
 
 
 def _tell_who(record: logging.LogRecord, request: HttpRequest) -> None:
-    """Log in one line who was denied a page, without the traceback."""
     user = getattr(request, "user", None)
     who = f"operator:{user.get_username()}" if user and user.is_authenticated else "nobody who is logged in"
     assert isinstance(record.args, tuple)

@@ -17,29 +17,28 @@ from sessions_app.api.schema import for_services
 
 
 def _tag(request: HttpRequest) -> str:
-    return _made_for(request)[1]
+    return _version_for(request)[1]
 
 
 @require_safe
 @vary_on_headers("Authorization")
 @condition(etag_func=_tag)
-def description(request: HttpRequest) -> HttpResponse:
+def schema(request: HttpRequest) -> HttpResponse:
     """Return the OpenAPI schema as JSON, or 304 if the client's copy is current.
 
     A user's key need not name the person, but other keys must. So there are two versions.
     """
-    return HttpResponse(_made_for(request)[0], content_type=OpenApiJsonRenderer.media_type)
+    return HttpResponse(_version_for(request)[0], content_type=OpenApiJsonRenderer.media_type)
 
 
-def _made_for(request: HttpRequest) -> tuple[bytes, str]:
-    """Return the version for the client's key, and its ETag."""
+def _version_for(request: HttpRequest) -> tuple[bytes, str]:
     is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
-    return make()[0 if is_a_persons else 1]
+    return generate()[0 if is_a_persons else 1]
 
 
 @cache
-def make() -> list[tuple[bytes, str]]:
+def generate() -> list[tuple[bytes, str]]:
     """Return the version for users' keys and the one for all other clients, each with its ETag."""
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    made = [OpenApiJsonRenderer().render(one, renderer_context={}) for one in (schema, for_services(schema))]
-    return [(one, f'"{hashlib.sha256(one).hexdigest()[:32]}"') for one in made]
+    rendered = [OpenApiJsonRenderer().render(one, renderer_context={}) for one in (schema, for_services(schema))]
+    return [(one, f'"{hashlib.sha256(one).hexdigest()[:32]}"') for one in rendered]

@@ -38,7 +38,6 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # whic
     """Serves each file under both its plain and its hashed name. Browsers may cache the hashed one forever."""
 
     def add_file_to_dictionary(self, url: str, path: str, stat_cache: Any = None) -> None:
-        """Add a file under its URL, and under the URL with its hash."""
         hashed = hashed_name(url.removeprefix(self.static_prefix))
         for one in (url, f"{self.static_prefix}{hashed}"):
             super().add_file_to_dictionary(one, path, stat_cache=stat_cache)

@@ -18,17 +18,16 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from memoryproject.database.timeouts import limited
-from memoryproject.database.verification import a_request, schema_mismatch
+from memoryproject.database.timeouts import statement_timeout
+from memoryproject.database.verification import failed_request, schema_mismatch
 from memoryproject.schedules import late
-from memoryproject.status.site_state import RESTARTS_WITHIN, Recently, State, recently
+from memoryproject.status.site_state import RESTARTS_WITHIN, RecentEvents, State, recent_events
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.incidents import Incident
-from moments_app.reports.overview import Backlog
-from moments_app.reports.waiting import waiting
+from moments_app.reports.overview import Backlog, open_job_groups
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.database.database_roles import ADMIN, taking
+from sessions_app.database.database_roles import ADMIN, using_role
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
@@ -38,7 +37,7 @@ SCHEDULES = "admin:django_q_schedule_changelist"
 NAMES = "database", "migrations", "queue"  # the checks in the response of `/readyz`
 OK, UNAVAILABLE = "ok", "unavailable"
 
-fits = False
+is_schema_current = False
 
 
 class Level(StrEnum):
@@ -71,13 +70,8 @@ Findings = Iterator[Finding]
 
 
 @dataclass
-class Facts:
-    """Data that checks and their caller share, each read at most once.
-
-    Args:
-        incidents: The incidents that the page shows.
-        sees_circuits: Whether the operator may see circuits.
-    """
+class CheckData:
+    """Data that checks and their caller share, each read at most once. The page shows `incidents`."""
 
     incidents: Sequence[Incident] = ()
     sees_circuits: bool = True
@@ -87,20 +81,20 @@ class Facts:
         return list(Circuit.objects.open()) if self.sees_circuits else []
 
     @cached_property
-    def recently(self) -> Recently:
-        return recently(CHANGES)
+    def recent_events(self) -> RecentEvents:
+        return recent_events(CHANGES)
 
     @cached_property
     def work(self) -> Backlog:
-        return overview.work()
+        return overview.backlog()
 
 
 # --- readiness ---
 
 
-def _database(_: Facts) -> Findings:
+def _database(_: CheckData) -> Findings:
     try:
-        wrong = _misfit()
+        wrong = _schema_mismatch()
     except Exception as error:
         yield Finding("database", DOWN, _unanswered(error))
     else:
@@ -108,25 +102,25 @@ def _database(_: Facts) -> Findings:
             yield Finding("migrations", DOWN, wrong)
 
 
-def _misfit() -> str:
-    """Return why the tables don't match this code, or a blank string if they do.
+def _schema_mismatch() -> str:
+    """Return why the tables don't match this code, or a blank string.
 
-    A positive result is cached. During a rollout, the next release migrates while this one still serves.
+    A match is cached, because during a rollout the next release migrates while this one still serves.
     """
-    global fits
-    with taking(None):  # before the first `migrate`, the login's own role is the only one
-        wrong = "" if fits else schema_mismatch()
-    fits = not wrong
+    global is_schema_current
+    with using_role(None):  # before the first `migrate`, the login's own role is the only one
+        wrong = "" if is_schema_current else schema_mismatch()
+    is_schema_current = not wrong
     return wrong
 
 
-def note_fit() -> None:
+def mark_schema_current() -> None:
     """Record that the tables match, after this process has migrated them, so its forks don't load all migrations."""
-    global fits
-    fits = True
+    global is_schema_current
+    is_schema_current = True
 
 
-def _queue(_: Facts) -> Findings:
+def _queue(_: CheckData) -> Findings:
     try:
         age = Job.objects.oldest_wait()
     except Exception as error:
@@ -144,10 +138,10 @@ def _unanswered(error: Exception) -> str:
 # --- work ---
 
 
-def _held(_: Facts) -> Findings:
+def _held(_: CheckData) -> Findings:
     """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
     now = timezone.now()
-    groups = waiting(Job.objects.all())
+    groups = open_job_groups(Job.objects.all())
     for kind in Job.Held:
         held = [group for group in groups if group.waits_for == kind]
         since = min((group.since for group in held if group.since), default=now)
@@ -157,7 +151,7 @@ def _held(_: Facts) -> Findings:
             yield Finding("held", DEGRADED, f"{jobs} been waiting for {kind.label} since {since:%H:%M:%S} UTC.")
 
 
-def _circuits(facts: Facts) -> Findings:
+def _circuits(facts: CheckData) -> Findings:
     """Yield open circuits, except those of incidents that the page shows."""
     shown = {circuit.pk for incident in facts.incidents for circuit in incident.circuits}
     for circuit in facts.circuits:
@@ -165,39 +159,39 @@ def _circuits(facts: Facts) -> Findings:
             yield Finding("circuits", DEGRADED, circuit.why, "View details", partial(change_url, circuit))
 
 
-def _providers(facts: Facts) -> Findings:
-    for sentence in facts.recently.refused:
+def _providers(facts: CheckData) -> Findings:
+    for sentence in facts.recent_events.refused:
         yield Finding("providers", DEGRADED, sentence)
 
 
-def _worker(facts: Facts) -> Findings:
+def _worker(facts: CheckData) -> Findings:
     if facts.work.is_silent:
-        seen = worker_seen(facts.work.worker_seen_at)
+        seen = describe_heartbeat(facts.work.worker_seen_at)
         yield Finding("worker", INFO, f"No worker is running: {seen}. Start one with manage.py qcluster.")
 
 
-def _work(facts: Facts) -> Findings:
+def _work(facts: CheckData) -> Findings:
     work = facts.work
     for number, what, state in (
         (work.unexplained, "failed permanently.", "failed"),
         (work.stuck, "stuck: the worker stopped responding.", "stuck"),
     ):
         if number:
-            sentence = f"{counted(number, 'job')} {what}"
+            sentence = f"{pluralize(number, 'job')} {what}"
             yield Finding("work", INFO, sentence, "View details", partial(list_url, Job, state=state))
 
 
 # --- processes and hosts ---
 
 
-def _restarts(facts: Facts) -> Findings:
-    died = [event.payload.get("told", "") for event in facts.recently.restarts if event.age <= RESTARTS_WITHIN]
+def _restarts(facts: CheckData) -> Findings:
+    died = [event.payload.get("told", "") for event in facts.recent_events.restarts if event.age <= RESTARTS_WITHIN]
     if len(died) >= MANY_RESTARTS:
         often = f"{len(died)} times in {RESTARTS_WITHIN.seconds // 60} minutes"
         yield Finding("restarts", DEGRADED, f"Processes crashed {often}. The latest: {died[0]}")
 
 
-def _schedules(_: Facts) -> Findings:
+def _schedules(_: CheckData) -> Findings:
     for name, age in late().items():
         sentence = (
             f"The schedule {name} has not run for {timesince(timezone.now() - age)}. Check that a worker is running."
@@ -205,20 +199,20 @@ def _schedules(_: Facts) -> Findings:
         yield Finding("schedules", DEGRADED, sentence, "View schedules", partial(reverse, SCHEDULES))
 
 
-def _clocks(facts: Facts) -> Findings:
-    for event in facts.recently.put_back:
-        told = event.payload["told"]
-        sentence = f"Timestamps in the future were reset to the current time: {told}. Check the clocks of all hosts."
+def _clocks(facts: CheckData) -> Findings:
+    for event in facts.recent_events.put_back:
+        times = event.payload["told"]
+        sentence = f"Timestamps in the future were reset to the current time: {times}. Check the clocks of all hosts."
         yield Finding("clocks", DEGRADED, sentence)
 
 
-READY = (_database, _queue)
-DEGRADING = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
+READINESS_CHECKS = (_database, _queue)
+DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
 # The dashboard also shows incidents, which explain why jobs wait, and a list of restarts.
-SHOWN = (*READY, _worker, _circuits, _providers, _schedules, _clocks, _work)
+DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 
-def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Findings:
+def findings(checks: Iterable[Callable[[CheckData], Findings]], facts: CheckData) -> Findings:
     """Run checks until one finds that the site is down."""
     for check in checks:
         for finding in check(facts):
@@ -229,7 +223,7 @@ def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Fin
 
 def with_request(found: list[Finding]) -> list[Finding]:
     """Return the findings, with those of a request's transaction unless the site is already known to be down."""
-    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in a_request())]
+    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in failed_request())]
 
 
 def is_down(found: Iterable[Finding]) -> bool:
@@ -238,59 +232,51 @@ def is_down(found: Iterable[Finding]) -> bool:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The state of the site, with a sentence for each reason."""
-
     state: State
     reasons: list[str]
 
 
 def judge() -> Verdict:
     """Return the state of the site, with the findings that degrade it or take it down."""
-    with limited():
-        found = list(findings((*READY, *DEGRADING), Facts()))
+    with statement_timeout():
+        found = list(findings((*READINESS_CHECKS, *DEGRADING_CHECKS), CheckData()))
     found = with_request(found)
     if is_down(found):
         return Verdict(State.DOWN, [finding.sentence for finding in found if finding.level == DOWN])
     return Verdict(State.DEGRADED if found else State.UP, [finding.sentence for finding in found])
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural if it is not 1."""
+def pluralize(number: int, noun: str) -> str:
     return f"{intcomma(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def worker_seen(seen_at: datetime | None) -> str:
-    """Return the time of the latest heartbeat of a worker, in words."""
+def describe_heartbeat(seen_at: datetime | None) -> str:
     return f"last heartbeat {naturaltime(seen_at)}" if seen_at else "none has run yet"
 
 
 class Readiness:
-    """The response of `/readyz`, computed in its own thread, so requests and the checks never delay each other.
-
-    A hanging database blocks that thread. Clients still get a response after `PATIENCE` seconds.
-    """
+    """The response of `/readyz`, computed in its own thread, which a hanging database may block."""
 
     PATIENCE = 3.0
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="readiness")
-        self._look: asyncio.Future[list[Finding]] | None = None
+        self._check: asyncio.Future[list[Finding]] | None = None
 
-    async def look(self) -> tuple[int, dict[str, object]]:
-        """Return the status and the body of the response."""
-        if self._look is None or self._look.done():
-            self._look = asyncio.get_running_loop().run_in_executor(self._executor, _checked)
+    async def check(self) -> tuple[int, dict[str, object]]:
+        if self._check is None or self._check.done():
+            self._check = asyncio.get_running_loop().run_in_executor(self._executor, _run_checks)
         try:
-            found = await asyncio.wait_for(asyncio.shield(self._look), self.PATIENCE)
+            found = await asyncio.wait_for(asyncio.shield(self._check), self.PATIENCE)
         except TimeoutError:
             checks = {"database": f"No response within {self.PATIENCE:.0f} s."}
             return 503, {"status": UNAVAILABLE, "checks": checks}
         return _response(found)
 
 
-def _checked() -> list[Finding]:
+def _run_checks() -> list[Finding]:
     try:
-        with taking(ADMIN):  # the queue has jobs of many people
+        with using_role(ADMIN):  # the queue has jobs of many people
             return readiness()
     finally:
         connection.close()
@@ -316,4 +302,4 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def readiness() -> list[Finding]:
-    return with_request(list(findings(READY, Facts())))
+    return with_request(list(findings(READINESS_CHECKS, CheckData())))

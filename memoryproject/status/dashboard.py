@@ -18,12 +18,12 @@ from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
 
-from memoryproject.status.checks import SHOWN, Facts, counted, findings, worker_seen
+from memoryproject.status.checks import DASHBOARD_CHECKS, CheckData, describe_heartbeat, findings, pluralize
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
-from moments_app.reports.overview import Activity, Backlog, Waits
+from moments_app.reports.overview import Activity, Backlog, QueueTimes
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views import may_see
 from sessions_app.database.several_servers import read_for_page
@@ -66,16 +66,16 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     # Failures with a known cause are shown as incidents, one for each cause.
     failed = Job.objects.filter(status=Job.Status.FAILED, failure=None)
     failed = failed.select_related("user", "session__user", "stream")
-    facts = Facts(sees_circuits=may_see(request, Circuit))
+    facts = CheckData(sees_circuits=may_see(request, Circuit))
     facts.incidents = incidents(facts.circuits) if may_see(request, FailureGroup) else ()
     return {
         "incidents": facts.incidents,
-        "alerts": list(findings(SHOWN, facts)),
-        "changes": facts.recently.changes,
-        "restarts": facts.recently.restarts[:RESTARTS_SHOWN],
+        "alerts": list(findings(DASHBOARD_CHECKS, facts)),
+        "changes": facts.recent_events.changes,
+        "restarts": facts.recent_events.restarts[:RESTARTS_SHOWN],
         "work": _work_cards(facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
-        "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
+        "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.total)],
         "failures": _failures(activity),
         "cost_url": cost,
         **_waits(activity),
@@ -99,7 +99,7 @@ def _work_cards(work: Backlog) -> list[Card]:
         Card(
             "Workers",
             "not responding" if work.is_silent else "running",
-            worker_seen(work.worker_seen_at),
+            describe_heartbeat(work.worker_seen_at),
             reverse("admin:django_q_schedule_changelist"),
             work.is_silent,
         ),
@@ -130,7 +130,7 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             Card(
                 "Time to build a moment",
                 _duration(builds.median) if builds else "–",
-                f"95% within {_duration(builds.p95)}; latest {counted(builds.number, 'build')}"
+                f"95% within {_duration(builds.p95)}; latest {pluralize(builds.number, 'build')}"
                 if builds
                 else "no build yet",
                 jobs,
@@ -153,12 +153,7 @@ TICKS = {"color": GRAY, "maxRotation": 0, "maxTicksLimit": 5}
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure over time.
-
-    Args:
-        data, options: JSON for chart.js.
-        url: The list of the counted rows. Blank if there is none.
-    """
+    """A figure over time, drawn by chart.js from JSON. Blank `url` means that no list has the counted rows."""
 
     title: str
     whole: str
@@ -180,11 +175,9 @@ def bar_chart(
     """Return a bar chart.
 
     Args:
-        whole: The total of all bars.
         bars: Pairs of a label and a figure.
         is_whole: Whether the figures are integers.
         most: The maximum of the axis. 0 for the length of the longest bar.
-        url: The list of the counted rows.
         compared: The title and the figures of gray bars next to these. If given, a legend shows both titles.
     """
     sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
@@ -220,18 +213,17 @@ def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
 
 
 def _context_chart(activity: Activity) -> Chart:
-    whole, labels = activity.whole, _labels(activity)
+    whole, labels = activity.total, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
-    told = f"{intcomma(whole.context_tokens)}" + (
+    total = f"{intcomma(whole.context_tokens)}" + (
         f", {share:.0%} of transcripts" if share is not None and share <= 1 else ""
     )
     transcripts = [float(day.transcript_tokens) for day in activity.days]
-    return bar_chart("Tokens in contexts", told, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
+    return bar_chart("Tokens in contexts", total, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
 
 
 def _waits(activity: Activity) -> dict[str, Any]:
-    """Return the charts of the lanes with completed jobs, and the same figures for a table."""
     return {
         "wait_charts": [_wait_chart(lane.title, activity, waits) for lane, waits in activity.waits.items()],
         "wait_lanes": [lane.title for lane in activity.waits],
@@ -242,7 +234,7 @@ def _waits(activity: Activity) -> dict[str, Any]:
     }
 
 
-def _wait_chart(name: str, activity: Activity, waits: Waits) -> Chart:
+def _wait_chart(name: str, activity: Activity, waits: QueueTimes) -> Chart:
     bars = [
         (label, round(waits.p95_by_day.get(day.date, 0.0), 2))
         for label, day in zip(_labels(activity), activity.days, strict=True)
@@ -255,8 +247,7 @@ def _labels(activity: Activity) -> list[str]:
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:
-    """Return the kinds of failed calls, with today's number and the total, most frequent first."""
-    today, whole = activity.today.failures, activity.whole.failures
+    today, whole = activity.today.failures, activity.total.failures
     return [(kind, today[kind], number) for kind, number in whole.most_common()]
 
 

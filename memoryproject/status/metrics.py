@@ -31,11 +31,10 @@ from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.embed import Filled, filled
-from moments_app.reports.overview import estimated_rows
-from moments_app.reports.waiting import DUE, Group, waiting
+from moments_app.reports.overview import DUE, JobGroup, estimated_rows, open_job_groups
 from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
-from sessions_app.database.database_roles import taking
+from sessions_app.database.database_roles import using_role
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
@@ -89,7 +88,6 @@ class _FromDatabase(Collector):
 
 
 def figures_of(application: int) -> "list[Figures]":
-    """Return the metrics of one application."""
     jobs = Job.objects.of_application(application)
     calls = EngineCall.objects.made().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)
@@ -97,7 +95,7 @@ def figures_of(application: int) -> "list[Figures]":
 
 
 def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
-    groups = waiting(jobs)
+    groups = open_job_groups(jobs)
     counts: Labeled = {(str(status),): 0 for status in (*Job.OPEN, Job.Status.FAILED)}
     by_process: Labeled = {}
     for group in groups:
@@ -111,7 +109,7 @@ def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
     yield from _waits(jobs, [group for group in groups if group.waits_for])
 
 
-def _waits(jobs: JobQuerySet, groups: list[Group]) -> Iterator[Metric]:
+def _waits(jobs: JobQuerySet, groups: list[JobGroup]) -> Iterator[Metric]:
     now = timezone.now()
     held: Labeled = {(group.waits_for, group.process): group.number for group in groups if group.waits_for != DUE}
     waits: Labeled = {(kind,): 0 for kind in (DUE, *Job.Held.values)}
@@ -187,7 +185,7 @@ def _counted() -> list[Filled]:
 
 def _rounds() -> Iterator[Metric]:
     yield _gauge(
-        "memory_chat_rounds_waiting", "Chat rounds on this host that wait to be stored.", [], {(): spool.waiting()}
+        "memory_chat_rounds_waiting", "Chat rounds on this host that wait to be stored.", [], {(): spool.orphan_count()}
     )
 
 
@@ -202,18 +200,18 @@ def _contexts() -> Iterator[Metric]:
 
 
 def _database() -> Iterator[Metric]:
-    with taking(None), connection.cursor() as cursor:  # the size needs the login's right to connect
+    with using_role(None), connection.cursor() as cursor:  # the size needs the login's right to connect
         cursor.execute("SELECT pg_database_size(current_database())")
         (size,) = cursor.fetchone() or (0,)
     yield _gauge("memory_database_bytes", "Size of the database on disk.", [], {(): size})
 
 
 def _site() -> Iterator[Metric]:
-    recently = site_state.recently(1)
-    now = [change.state for change in recently.changes]
+    recent_events = site_state.recent_events(1)
+    now = [change.state for change in recent_events.changes]
     states: Labeled = {(str(state),): float(state in now) for state in site_state.State}
     yield _gauge("memory_state", "1 for the current state of the site, 0 for the other states.", ["state"], states)
-    refused = len(recently.refused)
+    refused = len(recent_events.refused)
     yield _gauge(
         "memory_providers_refused", "Providers that reject their configured key or address.", [], {(): refused}
     )
@@ -234,8 +232,8 @@ FIGURES: list[Figures] = [
 ]
 
 
-def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(name, told, labels=labels)
+def _gauge(name: str, documentation: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, documentation, labels=labels)
     for of, value in values.items():
         gauge.add_metric(list(of), value)
     return gauge

@@ -33,10 +33,8 @@ logger = structlog.get_logger(__name__)
 
 
 class Channel(ABC):
-    """A way to report a change."""
-
     @abstractmethod
-    def tell(self, change: Change) -> None:
+    def send(self, change: Change) -> None:
         """Make one attempt to report a change. Raise `NotReceived` if it fails."""
 
 
@@ -46,7 +44,7 @@ class Webhook(Channel):
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
 
-    def tell(self, change: Change) -> None:
+    def send(self, change: Change) -> None:
         """Post the change, signed like other webhooks, and with a second signature of the body alone."""
         body = json.dumps(change.facts()).encode()
         message_id = f"state_{change.state}_{change.since:%Y%m%dT%H%M%S%f}"
@@ -69,17 +67,12 @@ def _key(secret: str) -> bytes:
 
 
 class Command(Channel):
-    """A program that receives the change in environment variables, but not the platform's settings.
-
-    Args:
-        command: The program and its arguments, as a shell would split them.
-    """
+    """A program that gets the change in environment variables, but not the platform's settings."""
 
     def __init__(self, command: str) -> None:
         self._command = shlex.split(command)
 
-    def tell(self, change: Change) -> None:
-        """Run the program. It must exit with status 0."""
+    def send(self, change: Change) -> None:
         try:
             ended = subprocess.run(  # noqa: S603 (the operator's own program)
                 self._command,
@@ -100,13 +93,13 @@ class Command(Channel):
 def _environment(change: Change) -> dict[str, str]:
     ours = {name for name, _, _ in variables(type(CONF))}
     facts = change.facts()
-    told = {
+    own = {
         "MEMORY_STATE": facts["state"],
         "MEMORY_PREVIOUS_STATE": facts["previous"],
         "MEMORY_SINCE": facts["since"],
         "MEMORY_REASONS": "\n".join(facts["reasons"]),
     }
-    return {name: value for name, value in os.environ.items() if name not in ours} | told
+    return {name: value for name, value in os.environ.items() if name not in ours} | own
 
 
 def channels() -> list[Channel]:
@@ -116,12 +109,7 @@ def channels() -> list[Channel]:
 
 
 class Delivery:
-    """The attempts to report one change.
-
-    Args:
-        channels: The channels that have not reported it yet.
-        clock: Returns monotonic seconds.
-    """
+    """The attempts to report one change by those channels that have not reported it yet."""
 
     def __init__(self, change: Change, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
         self.change = change
@@ -131,20 +119,18 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all channels have reported the change."""
         return not self._waiting
 
     def attempt(self) -> None:
-        """Try the remaining channels if an attempt is due."""
         if self.is_done or self._clock() < self._due_at:
             return
-        self._waiting = [channel for channel in self._waiting if not self._told(channel)]
+        self._waiting = [channel for channel in self._waiting if not self._send(channel)]
         self._due_at = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    def _told(self, channel: Channel) -> bool:
+    def _send(self, channel: Channel) -> bool:
         try:
-            channel.tell(self.change)
+            channel.send(self.change)
         except NotReceived as error:
             logger.warning("no notification about the site's state was delivered", why=str(error))
             return False

@@ -15,16 +15,16 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from memoryproject.database.timeouts import DatabaseUnavailable, database
-from sessions_app.clock import PUT_BACK, database_now, write_event
+from sessions_app.clock import TIMES_CORRECTED, database_now, write_event
 from sessions_app.database.wake import wake_workers
 from sessions_app.models import Event
 
-CHANGED, TOLD = "state_changed", "state_told"
+CHANGED, NOTIFIED = "state_changed", "state_told"
 RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
 ACTOR = "watch"
 DAY = timedelta(days=1)
 RESTARTS_WITHIN, RESTARTS_READ = timedelta(minutes=10), 30
-PUT_BACK_TOLD = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
+CORRECTION_SHOWN = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
 
 
 class State(StrEnum):
@@ -34,25 +34,20 @@ class State(StrEnum):
 
 
 def refused_providers() -> list[str]:
-    """Return a sentence for each provider whose last check failed."""
-    return recently(1).refused
+    return recent_events(1).refused
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    """Return events of a kind, newest first, with their age.
-
-    The database's clock determines the age, because several hosts write events.
-    """
+    """Return events of a kind, newest first, with `age` by the database's clock, because several hosts write events."""
     return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
-def note_refused_providers(refused: list[str]) -> None:
-    """Log which providers' checks fail, if that has changed."""
+def record_refused_providers(refused: list[str]) -> None:
     if refused != refused_providers():
         write_event(PROVIDERS_CHECKED, ACTOR, {"refused": refused})
 
 
-def note_restart(sentence: str, actor: str) -> None:
+def record_restart(sentence: str, actor: str) -> None:
     """Log that a process died and is being restarted. If the database is down, log nothing."""
     with suppress(DatabaseUnavailable), database():
         write_event(RESTARTED, actor, {"told": sentence})
@@ -60,7 +55,6 @@ def note_restart(sentence: str, actor: str) -> None:
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
-    """Return the restarts of processes that died, newest first."""
     return _newest(RESTARTED).filter(created_at__gte=Now() - within)
 
 
@@ -69,13 +63,11 @@ def restarts(within: timedelta) -> QuerySet[Event]:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the state.
+    """A change of the state. Before it is recorded, `pk` is None.
 
     Args:
         previous: The old state. Blank for the first change.
         since: When the new state was first observed.
-        reasons: A sentence for each reason.
-        pk: The primary key of its event. None before it is recorded.
     """
 
     state: State
@@ -87,9 +79,9 @@ class Change:
 
     @classmethod
     def of(cls, event: Event) -> "Change":
-        told = event.payload
-        since = datetime.fromisoformat(told["since"])
-        return cls(State(told["state"]), told["previous"], since, told["reasons"], event.pk, event.created_at)
+        payload = event.payload
+        since = datetime.fromisoformat(payload["since"])
+        return cls(State(payload["state"]), payload["previous"], since, payload["reasons"], event.pk, event.created_at)
 
     def facts(self) -> dict[str, Any]:
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
@@ -101,12 +93,11 @@ class Change:
         return self.state != State.UP or self.previous != ""
 
     def age(self, now: datetime) -> float:
-        """Return the seconds since it was recorded."""
         return (now - self.recorded_at).total_seconds() if self.recorded_at else 0.0
 
     @transaction.atomic
     def record(self) -> "Change | None":
-        """Write it into the event log. Return None if another watchdog has logged the same change, or a later one.
+        """Write it into the event log. Return None if a watchdog has logged it, or a later one.
 
         If the last change is dated in the future, it doesn't count as later, or it would suppress all new changes.
         """
@@ -118,29 +109,25 @@ class Change:
         facts = replace(self, previous=str(last.state) if last else "").facts()
         return Change.of(write_event(CHANGED, ACTOR, facts))
 
-    def note_told(self) -> None:
-        """Record that all notifications of it were sent."""
-        write_event(TOLD, ACTOR, {"state_changed": self.pk})
+    def record_notified(self) -> None:
+        write_event(NOTIFIED, ACTOR, {"state_changed": self.pk})
 
     @property
     def was_notified(self) -> bool:
-        """Return whether all notifications of it were sent."""
-        last = _newest(TOLD).first()
+        last = _newest(NOTIFIED).first()
         return last is not None and last.payload.get("state_changed") == self.pk
 
 
 def last_changes(number: int) -> list[Change]:
-    """Return the latest changes, newest first."""
     return [Change.of(event) for event in _newest(CHANGED)[:number]]
 
 
 def last_change() -> Change | None:
-    """Return the change that led to the current state."""
     return next(iter(last_changes(1)), None)
 
 
 @dataclass(frozen=True)
-class Recently:
+class RecentEvents:
     """The latest events about the state, newest first.
 
     Args:
@@ -155,9 +142,9 @@ class Recently:
     refused: list[str]
 
 
-def recently(number: int) -> Recently:
-    """Return the latest events, with some number of changes, in one query."""
-    put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
+def recent_events(number: int) -> RecentEvents:
+    """Return the latest events, with `number` changes, in one query."""
+    put_back = _newest(TIMES_CORRECTED).filter(created_at__gte=Now() - CORRECTION_SHOWN)[:1]
     parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
 
@@ -165,4 +152,4 @@ def recently(number: int) -> Recently:
         return [event for event in events if event.type == kind]
 
     refused = [sentence for event in of(PROVIDERS_CHECKED) for sentence in event.payload["refused"]]
-    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(PUT_BACK), refused)
+    return RecentEvents([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(TIMES_CORRECTED), refused)

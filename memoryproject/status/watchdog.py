@@ -1,6 +1,6 @@
 """The watchdog: the process that monitors the state of the site and sends a notification when it changes.
 
-It checks the state every few seconds, even if the database hangs. A new state counts once it has lasted `COUNTS_AFTER`.
+It checks the state every few seconds, even if the database hangs. A new state counts after `CONFIRMED_AFTER` seconds.
 Then the first watchdog that sees it writes it into the event log and sends the notification. While the database is
 down, each watchdog sends its own notification, and logs the change later.
 
@@ -24,81 +24,69 @@ from django.utils import timezone
 from pydantic import SecretStr
 
 from memoryproject import telemetry
-from memoryproject.database.clocks import often
+from memoryproject.database import embedded
+from memoryproject.database.clocks import checked_every_minute
 from memoryproject.database.timeouts import DatabaseUnavailable, connected, database
-from memoryproject.embedded import server
-from memoryproject.schedules import put_schedules_back
+from memoryproject.schedules import correct_next_runs
 from memoryproject.status import webhooks
 from memoryproject.status.checks import Verdict, judge
 from memoryproject.status.notifications import Channel, Delivery, channels
-from memoryproject.status.site_state import Change, State, last_change, note_refused_providers
+from memoryproject.status.site_state import Change, State, last_change, record_refused_providers
 from moments_app.engines.endpoint import Endpoint
 from moments_app.engines.interface import EngineError
-from moments_app.jobs.worker import keep_time
-from sessions_app.clock import database_now, put_back, report
+from moments_app.jobs.worker import watch_jobs
+from sessions_app.clock import correct_times, database_now, report
 from sessions_app.retention import archive_files
 
-COUNTS_AFTER = 15.0  # how long a state must last, so a brief failure sends no alarm
-LOOK = 5.0  # seconds between two checks while the state changes
-CALM = 30.0  # seconds between two checks otherwise
-TAKE_OVER = 60.0  # time after which any watchdog may send a change's notification
-ASK_AGAIN = 300.0  # seconds between checks of providers while one fails
+CONFIRMED_AFTER = 15.0  # how long a state must last, so a brief failure sends no alarm
+CHECK_SECONDS = 5.0  # seconds between two checks while the state changes
+IDLE_CHECK_SECONDS = 30.0  # seconds between two checks otherwise
+TAKEOVER_SECONDS = 60.0  # time after which any watchdog may send a change's notification
+RECHECK_SECONDS = 300.0  # seconds between checks of providers while one fails
 CORRECTED_EVERY = 60.0  # seconds
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class _New:
-    """A state that has not lasted long enough to count.
-
-    Args:
-        since: When it was first observed, by the database's clock.
-        seen_at: When it was first observed, by the watchdog's own clock.
-    """
+class _PendingState:
+    """A state that has not lasted long enough to count. `since` is by the database's clock, `seen_at` by its own."""
 
     state: State
     since: datetime
     seen_at: float
 
 
-class Watch:
-    """Monitors the state of the site, as the module's docstring describes.
-
-    Args:
-        after: The seconds that a state must last before it counts.
-        clock: Returns monotonic seconds.
-    """
+class Watchdog:
+    """Monitors the state of the site. A state counts once it has lasted `after` seconds."""
 
     def __init__(self, channels: list[Channel], *, after: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channels, self._after, self._clock = channels, after, clock
         self._known: Change | None = None  # the last change, even if it is not logged yet
-        self._new: _New | None = None
+        self._pending: _PendingState | None = None
         self._unrecorded: Change | None = None
         self._delivery: Delivery | None = None
-        self._settled: int | None = None  # the last change whose notifications are complete
-        self._ahead = timedelta(0)  # how far this host's clock is ahead of the database's
+        self._finished: int | None = None  # the last change whose notifications are complete
+        self._clock_offset = timedelta(0)  # how far this host's clock is ahead of the database's
 
-    def look(self) -> None:
-        """Check once, and act on the result."""
+    def check(self) -> None:
         with suppress(DatabaseUnavailable):
             with database():
-                self._ahead = timezone.now() - database_now()
-                self._catch_up()
-                self._settle()
+                self._clock_offset = timezone.now() - database_now()
+                self._synchronize()
+                self._finish_notifications()
             self._unrecorded = None  # the change is committed only now
         verdict = _verdict()
-        if self._counts(verdict.state):
-            self._change(verdict)
+        if self._is_confirmed(verdict.state):
+            self._record_change(verdict)
         if self._delivery:
             self._delivery.attempt()
 
     @property
     def pause(self) -> float:
-        """The seconds until the next check."""
-        return LOOK if self._new or self._unrecorded or self._delivery else CALM
+        return CHECK_SECONDS if self._pending or self._unrecorded or self._delivery else IDLE_CHECK_SECONDS
 
-    def _catch_up(self) -> None:
+    def _synchronize(self) -> None:
         """Log a change that could not be logged before, and read changes logged by other watchdogs."""
         if self._unrecorded:
             self._known = self._unrecorded.record() or last_change()
@@ -106,42 +94,40 @@ class Watch:
         if last and (self._known is None or last.pk != self._known.pk):
             self._known, self._delivery = last, None
 
-    def _settle(self) -> None:
+    def _finish_notifications(self) -> None:
         """Record that the last change's notifications are complete, or send those of a watchdog that died."""
         known = self._known
-        if known is None or known.pk == self._settled:
+        if known is None or known.pk == self._finished:
             return
         if self._delivery and self._delivery.is_done:
-            known.note_told()
-        elif known.was_notified or not self._is_told_of(known):
+            known.record_notified()
+        elif known.was_notified or not self._needs_notification(known):
             self._delivery = None
         else:
-            if self._delivery is None and known.age(self._now()) > TAKE_OVER:
+            if self._delivery is None and known.age(self._now()) > TAKEOVER_SECONDS:
                 self._delivery = Delivery(known, self._channels, self._clock)
             return
-        self._settled = known.pk
+        self._finished = known.pk
 
-    def _is_told_of(self, change: Change) -> bool:
+    def _needs_notification(self, change: Change) -> bool:
         return bool(self._channels) and change.is_news
 
-    def _counts(self, state: State) -> bool:
-        """Return whether a state is new and has lasted long enough."""
+    def _is_confirmed(self, state: State) -> bool:
         if self._known and self._known.state == state:
-            self._new = None
+            self._pending = None
             return False
-        if self._new is None or self._new.state != state:
-            self._new = _New(state, self._now(), self._clock())
-        return self._clock() - self._new.seen_at >= self._after
+        if self._pending is None or self._pending.state != state:
+            self._pending = _PendingState(state, self._now(), self._clock())
+        return self._clock() - self._pending.seen_at >= self._after
 
     def _now(self) -> datetime:
-        """Return the database's time, computed from the last known difference."""
-        return timezone.now() - self._ahead
+        return timezone.now() - self._clock_offset
 
-    def _change(self, verdict: Verdict) -> None:
-        assert self._new is not None  # `_counts` has set it
+    def _record_change(self, verdict: Verdict) -> None:
+        assert self._pending is not None  # `_is_confirmed` has set it
         previous = str(self._known.state) if self._known else ""
-        change = Change(verdict.state, previous, self._new.since, verdict.reasons)
-        self._new = None
+        change = Change(verdict.state, previous, self._pending.since, verdict.reasons)
+        self._pending = None
         try:
             with database():
                 recorded = change.record()
@@ -150,8 +136,8 @@ class Watch:
         except DatabaseUnavailable:
             recorded = self._unrecorded = change
         self._known = recorded
-        is_told = self._is_told_of(recorded)
-        self._delivery = Delivery(recorded, self._channels, self._clock) if is_told else None
+        needs_notification = self._needs_notification(recorded)
+        self._delivery = Delivery(recorded, self._channels, self._clock) if needs_notification else None
         log = logger.warning if recorded.is_news else logger.info
         log("the state of the site changed", **recorded.facts())
 
@@ -169,39 +155,36 @@ class ProviderChecks:
 
     def __init__(self) -> None:
         self._refused: list[str] | None = None  # results that are not logged yet
-        self._ask_at: float | None = 0.0
+        self._next_check_at: float | None = 0.0
 
-    def look(self) -> None:
-        """Start a check if it is due, and log the result of the last one."""
-        if self._ask_at is not None and time.monotonic() >= self._ask_at:
-            self._ask_at = None
+    def check(self) -> None:
+        if self._next_check_at is not None and time.monotonic() >= self._next_check_at:
+            self._next_check_at = None
             threading.Thread(target=self._ask, name="providers", daemon=True).start()
         if (refused := self._refused) is not None:
             with suppress(DatabaseUnavailable), database():
-                note_refused_providers(refused)
+                record_refused_providers(refused)
                 self._refused = None
 
     def _ask(self) -> None:
         refused = refusals()
-        for told in refused:
-            logger.error("a provider can't be used", why=told)
+        for refusal in refused:
+            logger.error("a provider can't be used", why=refusal)
         self._refused = refused
-        self._ask_at = time.monotonic() + ASK_AGAIN if refused else None
+        self._next_check_at = time.monotonic() + RECHECK_SECONDS if refused else None
 
 
-class Corrections:
-    """Periodically sets future times to the present."""
-
+class ClockCorrections:
     def __init__(self) -> None:
         self._next_at = 0.0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Run the corrections every `CORRECTED_EVERY` seconds. If the database is down, retry at the next call."""
         if time.monotonic() < self._next_at:
             return
         with suppress(DatabaseUnavailable), database():
-            put_back(often())
-            report(put_schedules_back())
+            correct_times(checked_every_minute())
+            report(correct_next_runs())
             self._next_at = time.monotonic() + CORRECTED_EVERY
 
 
@@ -209,25 +192,24 @@ def serve(*, stops_database: bool = False) -> None:
     """Watch until asked to end, or until the parent dies.
 
     Args:
-        stops_database: Whether to stop the embedded database if the parent dies. Its data directory stays locked until
-            then, because this process has inherited the lock.
+        stops_database: Whether to stop the embedded database if the parent dies.
     """
     parent, ending = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
-    watch, providers = Watch(channels(), after=COUNTS_AFTER), ProviderChecks()
-    corrections = Corrections()
-    for name, thread in (("clock", keep_time), ("webhooks", webhooks.serve)):
-        threading.Thread(target=_vital, args=[name, thread, ending], name=name, daemon=True).start()
+    watch, providers = Watchdog(channels(), after=CONFIRMED_AFTER), ProviderChecks()
+    corrections = ClockCorrections()
+    for name, thread in (("clock", watch_jobs), ("webhooks", webhooks.serve)):
+        threading.Thread(target=_run_or_exit, args=[name, thread, ending], name=name, daemon=True).start()
     while not ending.is_set() and os.getppid() == parent:
-        corrections.look()
-        providers.look()
-        watch.look()
+        corrections.check()
+        providers.check()
+        watch.check()
         ending.wait(watch.pause)
     if stops_database and os.getppid() != parent:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)
+        embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
-def _vital(name: str, serve: Callable[[threading.Event], None], ending: threading.Event) -> None:
+def _run_or_exit(name: str, serve: Callable[[threading.Event], None], ending: threading.Event) -> None:
     """Serve in a thread. If that fails, end the process, which is then restarted."""
     try:
         serve(ending)
@@ -242,7 +224,7 @@ def _vital(name: str, serve: Callable[[threading.Event], None], ending: threadin
 SECONDS = 10.0
 ANSWER_BYTES = 10_000_000  # some providers list thousands of models
 PURPOSE = "check"
-WHERE_TO_LOOK = {"credential": "API_KEY", "address": "BASE_URL", "unavailable": "BASE_URL", "quota": "API_KEY"}
+SETTING_OF_ERROR = {"credential": "API_KEY", "address": "BASE_URL", "unavailable": "BASE_URL", "quota": "API_KEY"}
 CHAT = "/chat/completions", {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1}
 EMBEDDING = "/embeddings", {"input": ["Hello."], "encoding_format": "float"}
 RERANK = "/rerank", {"query": "Hello.", "documents": ["Hello."]}
@@ -250,11 +232,7 @@ RERANK = "/rerank", {"query": "Hello.", "documents": ["Hello."]}
 
 @dataclass(frozen=True)
 class Provider:
-    """An endpoint in the settings.
-
-    Args:
-        smallest: The path and body of the smallest call. None if the settings name no model.
-    """
+    """An endpoint in the settings. `smallest` is the path and body of the smallest call, if a model is named."""
 
     prefix: str
     url: str
@@ -267,9 +245,9 @@ class Provider:
         error = self._ask("/models", None)
         if error and error.kind in ("address", "rejected"):  # it may have no list of models
             error = self._ask(*self.smallest) if self.smallest else None
-        if error is None or error.kind not in WHERE_TO_LOOK:
+        if error is None or error.kind not in SETTING_OF_ERROR:
             return ""
-        return f"{error} Check {self.prefix}{WHERE_TO_LOOK[error.kind]}."
+        return f"{error} Check {self.prefix}{SETTING_OF_ERROR[error.kind]}."
 
     def _ask(self, path: str, body: dict[str, Any] | None) -> EngineError | None:
         endpoint = Endpoint(
@@ -309,11 +287,11 @@ def refusals() -> list[str]:
     writes a small file and reads it back.
     """
     answers = [provider.refusal() for provider in providers()]
-    answers.append(_of_archives())
+    answers.append(_archive_refusal())
     return [answer for answer in answers if answer]
 
 
-def _of_archives() -> str:
+def _archive_refusal() -> str:
     conf = settings.RETENTION
-    told = archive_files.refusal() if conf.is_elsewhere and conf.action == "archive" else ""
-    return told and f"{told} Check {conf.storage_setting}."
+    refusal = archive_files.storage_error() if conf.is_elsewhere and conf.action == "archive" else ""
+    return refusal and f"{refusal} Check {conf.storage_setting}."

@@ -30,7 +30,7 @@ from sessions_app.models import Event, Session, UserProfile
 SENDERS = 4  # maximum receivers that are served in parallel
 SECONDS = 10.0  # timeout of an attempt
 ANSWER_BYTES = 100_000
-AWAY = 5.0  # seconds before the next attempt if the database is down
+RETRY_SECONDS = 5.0  # seconds before the next attempt if the database is down
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +39,6 @@ logger = structlog.get_logger(__name__)
 
 
 def _of_person(event: Event) -> dict[str, Any] | None:
-    """Return the ids of an event's person and session. None for a person who was erased."""
     person = UserProfile.objects.filter(pk=event.user_pk).first() if event.user_pk else None
     if person is None:
         return None
@@ -47,25 +46,25 @@ def _of_person(event: Event) -> dict[str, Any] | None:
     return {"user_id": person.user_id, "session_id": sessions.values_list("session_id", flat=True).first()}
 
 
-def _with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
+def _payload_with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
     """Return a function that builds the payload of a person's event: the ids, and these fields of the event."""
 
     def facts(event: Event) -> dict[str, Any] | None:
-        whose = _of_person(event)
-        return None if whose is None else whose | {name: event.payload.get(name) for name in names}
+        ids = _of_person(event)
+        return None if ids is None else ids | {name: event.payload.get(name) for name in names}
 
     return facts
 
 
 def _of_job(event: Event) -> dict[str, Any] | None:
-    whose = {"user_id": None, "session_id": None} if event.user_pk is None else _of_person(event)
-    is_told = whose is not None and "job_id" in event.payload  # an erasure removes the job_id
-    return (whose or {}) | {name: event.payload[name] for name in ("job_id", "process")} if is_told else None
+    ids = {"user_id": None, "session_id": None} if event.user_pk is None else _of_person(event)
+    is_complete = ids is not None and "job_id" in event.payload  # an erasure removes the job_id
+    return (ids or {}) | {name: event.payload[name] for name in ("job_id", "process")} if is_complete else None
 
 
-FACTS: dict[str, Callable[[Event], dict[str, Any] | None]] = {
-    WebhookEvent.MOMENTS_BUILT: _with("moment_keys", "first_sequence", "last_sequence"),
-    WebhookEvent.SESSION_SETTLED: _with("first_sequence", "last_sequence"),
+PAYLOADS: dict[str, Callable[[Event], dict[str, Any] | None]] = {
+    WebhookEvent.MOMENTS_BUILT: _payload_with("moment_keys", "first_sequence", "last_sequence"),
+    WebhookEvent.SESSION_SETTLED: _payload_with("first_sequence", "last_sequence"),
     WebhookEvent.JOB_FAILED: _of_job,
     WebhookEvent.CIRCUIT_OPENED: lambda event: {name: event.payload[name] for name in ("engine", "work")},
     WebhookEvent.USER_ERASED: lambda event: {"erasure_id": event.payload["erasure_id"]},
@@ -73,13 +72,12 @@ FACTS: dict[str, Callable[[Event], dict[str, Any] | None]] = {
 
 
 def body_of(delivery: WebhookDelivery) -> bytes | None:
-    """Return the body of the request. None if the person was erased."""
     event = delivery.event
-    facts = FACTS[event.type](event)
+    facts = PAYLOADS[event.type](event)
     if facts is None:
         return None
-    told = {"type": delivery.called, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
-    return json.dumps(told).encode()
+    body = {"type": delivery.name, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
+    return json.dumps(body).encode()
 
 
 # --- the request ---
@@ -133,7 +131,6 @@ def _signature(body: bytes, message_id: str, secret: bytes) -> dict[str, str]:
 
 
 def send(delivery: WebhookDelivery) -> None:
-    """Make one attempt to send a delivery, and record the result."""
     body = body_of(delivery)
     if body is None:
         delivery.drop()
@@ -144,44 +141,43 @@ def send(delivery: WebhookDelivery) -> None:
     try:
         post(endpoint.url, body, message_id, endpoint.secret, public_only=public_only)
     except NotReceived as error:
-        delivery.note_failure(str(error))
+        delivery.record_failure(str(error))
         logger.warning("a webhook was not delivered", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)
     else:
-        delivery.note_sent()
+        delivery.record_sent()
 
 
 def serve(ending: threading.Event) -> None:
-    """Send deliveries until asked to end."""
     free, ended = threading.Semaphore(SENDERS), ThreadWaker()
     # The next delivery to a receiver is due when the last one has ended.
-    bell = NotificationListener(Channel.WEBHOOKS, interrupt=ended.reading)
+    listener = NotificationListener(Channel.WEBHOOKS, interrupt=ended.reading)
     while not ending.is_set():
         free.acquire()
         is_sending = False
         try:
-            is_sending = _begin_next(free, ended)
+            is_sending = _start_next(free, ended)
             if not is_sending:
-                bell.wait(WebhookDelivery.objects.next_due(within=IDLE))
+                listener.wait(WebhookDelivery.objects.next_due(within=IDLE))
         except Exception as error:
             logger.warning("no webhook delivery could be claimed", error=type(error).__name__)
             connection.close()
-            ending.wait(AWAY)
+            ending.wait(RETRY_SECONDS)
         finally:
             if not is_sending:
                 free.release()
     connection.close()
 
 
-def _begin_next(free: threading.Semaphore, ended: ThreadWaker) -> bool:
+def _start_next(free: threading.Semaphore, ended: ThreadWaker) -> bool:
     """Send the delivery that has been due longest, in a thread. Return False if none is due."""
-    delivery = WebhookDelivery.objects.take_next()
+    delivery = WebhookDelivery.objects.claim_next()
     if delivery is None:
         return False
-    threading.Thread(target=_send_beside, args=[delivery, free, ended], name="webhook", daemon=True).start()
+    threading.Thread(target=_send_in_thread, args=[delivery, free, ended], name="webhook", daemon=True).start()
     return True
 
 
-def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ended: ThreadWaker) -> None:
+def _send_in_thread(delivery: WebhookDelivery, free: threading.Semaphore, ended: ThreadWaker) -> None:
     """Send in a separate thread. After an unexpected error, the delivery is retried when its lease expires."""
     try:
         send(delivery)

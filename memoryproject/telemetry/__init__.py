@@ -18,9 +18,6 @@ _started = ExitStack()
 def start(process: str) -> None:
     """Send the errors and spans of this process until `stop`, or until the interpreter exits.
 
-    Args:
-        process: The kind of process: web, worker.
-
     Raises:
         ImproperlyConfigured: Packages are missing. The message names the extra.
     """
@@ -36,8 +33,7 @@ def stop() -> None:
 
 
 @contextmanager
-def sending(process: str) -> Iterator[None]:
-    """Send the errors and spans of this process until the block ends."""
+def exporting(process: str) -> Iterator[None]:
     start(process)
     try:
         yield

@@ -17,18 +17,14 @@ from memoryproject import __version__
 from sessions_app.trace import request_id
 
 FLUSH_SECONDS = 5.0
-KEPT = ("event_id", "timestamp", "level", "platform", "release", "environment", "logger", "sdk")
-OF_A_FRAME = ("filename", "module", "function", "lineno", "in_app", "pre_context", "context_line", "post_context")
-OF_A_LINE = ("error", "where", "process", "status", "kind")
-OURS = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
+ALLOWED = ("event_id", "timestamp", "level", "platform", "release", "environment", "logger", "sdk")
+FRAME_FIELDS = ("filename", "module", "function", "lineno", "in_app", "pre_context", "context_line", "post_context")
+LOG_FIELDS = ("error", "where", "process", "status", "kind")
+OUR_PACKAGES = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
 
 
 def start(process: str, dsn: str) -> Callable[[], None]:
-    """Report errors of this process. Return a function that sends the last ones.
-
-    Args:
-        process: The kind of process, which becomes a tag of the reports.
-    """
+    """Report errors of this process, tagged with its kind. Return a function that sends the last ones."""
     sentry_sdk.init(
         dsn=dsn,
         release=f"memory-platform@{__version__}",
@@ -45,30 +41,23 @@ def start(process: str, dsn: str) -> Callable[[], None]:
 
 
 def _end() -> None:
-    """Send pending reports, for a few seconds at most."""
     sentry_sdk.get_client().close(timeout=FLUSH_SECONDS)
 
 
 def scrubbed(event: Any, line: LogRecord | None, process: str) -> Any:
-    """Return a report with only the permitted fields.
-
-    Args:
-        event: The library's report.
-        line: The log record of the report, if any.
-    """
-    report = {name: event[name] for name in KEPT if name in event}
+    """Return a report with only the permitted fields, and those of its log record, if any."""
+    report = {name: event[name] for name in ALLOWED if name in event}
     report["tags"] = {"process": process, "request_id": request_id()}
     if (event.get("transaction_info") or {}).get("source") == "route":
         report["transaction"] = event["transaction"]
     if exceptions := (event.get("exception") or {}).get("values"):
         return report | {"exception": {"values": [_exception(each) for each in exceptions]}}
-    return report | _told(line)
+    return report | _log_message(line)
 
 
 def _exception(exception: dict[str, Any]) -> dict[str, Any]:
-    """Return an exception without its message."""
     frames = (exception.get("stacktrace") or {}).get("frames") or []
-    kept = [{name: frame[name] for name in OF_A_FRAME if name in frame} for frame in frames]
+    kept = [{name: frame[name] for name in FRAME_FIELDS if name in frame} for frame in frames]
     return {
         "type": exception.get("type"),
         "module": exception.get("module"),
@@ -77,14 +66,11 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(line: LogRecord | None) -> dict[str, Any]:
-    """Return the message and some fields of our own log records.
-
-    For other loggers' records, return only the place in the code.
-    """
+def _log_message(line: LogRecord | None) -> dict[str, Any]:
+    """Return the message and some fields of our own log records, and only the place in the code of others."""
     if line is None:
         return {"message": "An error without a message."}
-    if isinstance(line.msg, dict) and line.name.startswith(OURS):
-        names = {name: str(line.msg[name]) for name in OF_A_LINE if name in line.msg}
+    if isinstance(line.msg, dict) and line.name.startswith(OUR_PACKAGES):
+        names = {name: str(line.msg[name]) for name in LOG_FIELDS if name in line.msg}
         return {"message": str(line.msg["event"]), "extra": names, "fingerprint": [line.name, *names.values()]}
     return {"message": f"{line.module}.{line.funcName}, line {line.lineno}"}

@@ -27,7 +27,7 @@ from opentelemetry.trace import Status
 from sessions_app.trace import request_id
 
 SQL = "db.query.text"
-KEPT = {
+ALLOWED = {
     SQL,
     "db.namespace",
     "db.operation.name",
@@ -51,16 +51,11 @@ class RequestIds(RandomIdGenerator):
     """Generates trace ids that are equal to request ids."""
 
     def generate_trace_id(self) -> int:
-        """Return the id of the current request or job."""
         return int(request_id() or secrets.token_hex(16), 16)
 
 
 class OfWork(Sampler):
-    """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second.
-
-    Args:
-        sampler: Samples the other spans, as `OTEL_TRACES_SAMPLER` says.
-    """
+    """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -72,14 +67,14 @@ class OfWork(Sampler):
         return f"OfWork({self._sampler.get_description()})"
 
 
-class DiscreetExporter(SpanExporter):
+class FilteringExporter(SpanExporter):
     """Sends spans with only the permitted attributes."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return self._exporter.export([_discreet(span) for span in spans])
+        return self._exporter.export([_filtered(span) for span in spans])
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
@@ -89,35 +84,30 @@ class DiscreetExporter(SpanExporter):
 
 
 def start(process: str) -> Callable[[], None]:
-    """Instrument this process. Return a function that sends the last spans and stops tracing.
-
-    Args:
-        process: The kind of process. The collector shows it as the service, unless `OTEL_SERVICE_NAME` is set.
-    """
+    """Instrument this process, and return a function that sends the last spans. The service is named after its kind."""
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"memory-{process}"}
     provider = TracerProvider(resource=Resource.create(named), id_generator=RequestIds())
     provider.sampler = OfWork(provider.sampler)
-    provider.add_span_processor(BatchSpanProcessor(DiscreetExporter(OTLPSpanExporter())))
+    provider.add_span_processor(BatchSpanProcessor(FilteringExporter(OTLPSpanExporter())))
     trace.set_tracer_provider(provider)
     instrument(provider)
     return provider.shutdown
 
 
 def instrument(provider: TracerProvider) -> None:
-    """Make Django, psycopg and httpx create spans."""
     for instrumentor in (DjangoInstrumentor(), PsycopgInstrumentor(), HTTPX2ClientInstrumentor()):
         instrumentor.instrument(tracer_provider=provider)
 
 
-def _discreet(span: ReadableSpan) -> ReadableSpan:
+def _filtered(span: ReadableSpan) -> ReadableSpan:
     """Return a copy of a span without anything that may be user text."""
     return ReadableSpan(
         name=span.name,
         context=span.context,
         parent=span.parent,
         resource=span.resource,
-        attributes=_kept(span.attributes),
-        events=[Event(event.name, _kept(event.attributes), event.timestamp) for event in span.events],
+        attributes=_allowed(span.attributes),
+        events=[Event(event.name, _allowed(event.attributes), event.timestamp) for event in span.events],
         kind=span.kind,
         status=Status(span.status.status_code),
         start_time=span.start_time,
@@ -126,8 +116,8 @@ def _discreet(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-def _kept(attributes: object) -> dict[str, str | int]:
-    kept = {name: value for name, value in dict(attributes or {}).items() if name in KEPT}  # type: ignore[call-overload]
+def _allowed(attributes: object) -> dict[str, str | int]:
+    kept = {name: value for name, value in dict(attributes or {}).items() if name in ALLOWED}  # type: ignore[call-overload]
     if SQL in kept:
         kept[SQL] = _TEXT_IN_SQL.sub("'…'", kept[SQL])
     return kept

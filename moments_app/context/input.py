@@ -24,13 +24,13 @@ from django.db.models import OuterRef
 
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import BY_DATE, WRITTEN
+from moments_app.models.atom import BY_DATE, WRITTEN_ATTRIBUTES
 from moments_app.models.entity import OPEN_SQL
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.corrected import End, ends_of
-from sessions_app.database.sql import EPOCH, columns, first, time_of
+from sessions_app.database.sql import EPOCH, columns, read_first, time_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache
 
@@ -173,7 +173,7 @@ class ContextInput:
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
         streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
         newest = atoms.observations().newest_first().values("pk")[:WAITING]
-        pinned = atoms.filter(is_pinned=True).exclude(attribute__in=WRITTEN).values("pk")
+        pinned = atoms.filter(is_pinned=True).exclude(attribute__in=WRITTEN_ATTRIBUTES).values("pk")
         own = candidates.newest_first().values("pk")[:CANDIDATES]
         named = {"newest": newest, "pinned": pinned, "own": own}
         found = list(streams.annotate(**{name: ArraySubquery(atoms) for name, atoms in named.items()}))
@@ -187,7 +187,7 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
-    found = atoms.filter(pk__in=named).union(*(atoms.standing(stream) for stream in streams), all=True)
+    found = atoms.filter(pk__in=named).union(*(atoms.in_contexts(stream) for stream in streams), all=True)
     for atom in sorted(found, key=lambda atom: (atom.formed_at, atom.pk)):
         kept[atom.stream_id].append(atom)
     return kept
@@ -229,7 +229,7 @@ def read_input(
     sql = _OPENING_SQL.format(
         columns=columns(Session, "opened"), in_session=_IN_SESSION, by_date=BY_DATE, open_entities=OPEN_SQL
     )
-    found = first(Session, sql, parameters)
+    found = read_first(Session, sql, parameters)
     if found is None:
         return None
     session, (memory, said, corrected, has_entities, has_ended) = found

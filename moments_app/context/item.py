@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from django.utils.functional import cached_property
 
-from moments_app.engines.words import told_words, words_of
+from moments_app.engines.words import undated_words, words_of
 from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.text.invisible_characters import without_invisible
 
@@ -114,7 +114,7 @@ class Item:
     @cached_property
     def told(self) -> str:
         """The words of the text separated by spaces, without its day, and without the kind of a task or goal."""
-        return told_words(_KIND.sub("", self.text) if self.ref.startswith(ENTITIES) else self.text)
+        return undated_words(_KIND.sub("", self.text) if self.ref.startswith(ENTITIES) else self.text)
 
 
 # --- items and their token counts in a format: alone, joined, cut, and under day headings ---

@@ -124,7 +124,7 @@ class Served(NamedTuple):
 
 def keep(served: Served) -> None:
     """Record a served context in the background."""
-    waiting.note(served)
+    waiting.add(served)
 
 
 def _write(noted: list[Served]) -> None:
@@ -187,7 +187,7 @@ def note_accesses(refs: Iterable[str]) -> None:
     """
     for ref in refs:
         if ref.startswith(_ATOMS):
-            waiting_accesses.note((ref.removeprefix(_ATOMS), timezone.now().isoformat()))
+            waiting_accesses.add((ref.removeprefix(_ATOMS), timezone.now().isoformat()))
 
 
 def _write_accesses(batch: list[tuple[str, str]]) -> None:

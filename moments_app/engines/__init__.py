@@ -32,17 +32,11 @@ def load() -> None:
 
 @dataclass(frozen=True)
 class Caller:
-    """Opens an engine or embedder whose calls are recorded.
+    """Opens an engine or embedder whose calls are recorded."""
 
-    Args:
-        name: See `CallRecord.engine`.
-        open: Returns the engine. Its argument is called with the record of each call.
-        work: The kind of work: `text` or `embedding`.
-    """
-
-    name: str
-    open: Callable[[Callable[[CallRecord], None]], Any]
-    work: str = "text"
+    name: str  # see `CallRecord.engine`
+    open: Callable[[Callable[[CallRecord], None]], Any]  # the argument is called with the record of each call
+    work: str = "text"  # or `embedding`
 
     @property
     def is_model(self) -> bool:
@@ -56,17 +50,14 @@ class Caller:
 
 
 def is_free(name: str) -> bool:
-    """Return whether calls to an engine with this name cost nothing."""
     return name.startswith((EXTRACTIVE, EMBEDDED))
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
-    """Return the configured engine with this model. See `engine_for`."""
     return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
 def embedding_model(recipe: Recipe, *, timeout: float | None = None) -> Caller:
-    """Return the configured embedder for a recipe. See `embedder_for`."""
     opened = partial(embedder_for, recipe, timeout=timeout)
     return Caller(embedder_name(recipe.name), lambda record: opened(record=record), "embedding")
 
@@ -85,8 +76,6 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
     """Return the configured engine.
 
     Args:
-        model: The model of the process. The extractive engine ignores it.
-        record: Called once for each call to a model.
         timeout: Total seconds for one call. Defaults to `ENGINE__TIMEOUT_SECONDS`.
     """
     # Import lazily: workers without a model don't need its client, and workers with one need no keyphrase extractor.
@@ -110,7 +99,6 @@ def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeou
     """Return the configured embedder, either an endpoint or the embedded server.
 
     Args:
-        record: Called once for each call.
         timeout: Total seconds for one batch. Defaults to `ENGINE__TIMEOUT_SECONDS`.
     """
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder

@@ -1,65 +1,110 @@
-"""Validate a model's answer before it is used."""
+"""Questions to a model, and the checks of an answer before it is used."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from moments_app.engines.calls.shape import Answer, Shape
-from moments_app.engines.grounding import Judge, Judged
+from moments_app.engines.grounding import Answer, Judge, Judged
+from moments_app.engines.transcript import Turn, fenced
 
 PROBLEM_MAX = 2_000  # characters of the problem that is sent to the model
+# An answer may not be longer than its input. The minimum is for short windows, whose names and tags may be longer.
+ANSWER_MIN_ALLOWANCE = 6_000  # characters
+# JSON Schema keywords accepted by every endpoint with strict structured outputs. Some endpoints reject length limits or
+# defaults, so these are enforced when the answer is validated.
+_KEYWORDS = {"$defs", "$ref", "type", "description", "properties", "items"}
 
 
 class InvalidAnswer(Exception):
     """An unusable answer.
 
     Args:
-        answer: Its text.
-        problem: A description of the problem for the model, which may quote the answer.
-        summary: A description of the problem for operators, which doesn't quote the answer.
+        problem: A description for the model, which may quote the answer.
+        summary: A description for operators, which doesn't quote the answer.
     """
 
     def __init__(self, answer: str, problem: str, summary: str = "") -> None:
         self.answer, self.problem, self.summary = answer, problem[:PROBLEM_MAX], summary or problem
 
 
-def validated(
-    shape: Shape[Answer], allowance: int, judge: Judge[Answer], completion: Any, *, is_last: bool = False
-) -> Judged[Answer]:
-    """Return the supported part of the answer in a chat completion.
+@dataclass(frozen=True)
+class Shape(Generic[Answer]):
+    """The required shape of a model's answer."""
 
-    Args:
-        shape: The required shape of the answer.
-        allowance: Maximum total characters of the answer's texts.
-        judge: Removes content that the conversation doesn't support.
-        completion: The endpoint's JSON. It is not trusted.
-        is_last: Whether this is the last attempt, so that a partly supported answer is better than none.
+    purpose: str  # of the call, for its record
+    model: type[Answer]
+    problem: Callable[[Answer], str] = lambda answer: ""  # one that `model` can't detect, without quoting the answer
+    asked: type[BaseModel] | None = None  # the model of the requested schema, if it is stricter than `model`
 
-    Raises:
-        InvalidAnswer: There is no usable answer.
-    """
-    return validated_text(shape, allowance, judge, _text(completion), is_last=is_last)
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        return _strict_schema((self.asked or self.model).model_json_schema())
+
+    @property
+    def as_text(self) -> str:
+        """The shape in words, for endpoints that don't accept a schema as a response format."""
+        return f"The answer's shape, as JSON Schema: {json.dumps(self.schema)}"
 
 
-def validated_text(
-    shape: Shape[Answer], allowance: int, judge: Judge[Answer], text: str, *, is_last: bool = False
-) -> Judged[Answer]:
-    """Return the answer in a text. See `validated`."""
-    try:
-        answer = shape.model.model_validate_json(_json_object(text))
-    except ValidationError as error:
-        raise _misshapen(text, error) from None
-    texts = list(_strings(answer.model_dump()))
-    length = sum(map(len, texts))
-    if length > allowance:
-        raise InvalidAnswer(text, f"it has {length} characters, more than the conversation; be shorter.")
-    if any("\0" in part for part in texts):
-        raise InvalidAnswer(text, "it contains a NUL character.")
-    if problem := shape.problem(answer):
-        raise InvalidAnswer(text, problem)
-    return _usable(text, judge(answer), is_last=is_last)
+@dataclass(frozen=True)
+class Question(Generic[Answer]):
+    """A request to a model, with the shape and the checks of its answer."""
+
+    shape: Shape[Answer]
+    prompt: str  # the text of the active prompt version
+    known: str  # the text before the turns
+    judge: Judge[Answer] = Judged  # removes statements that the request doesn't support
+    turns: Sequence[Turn] = ()
+    input_length: int = 0  # characters; the texts of the answer may not be longer in total
+
+    @property
+    def text(self) -> str:
+        """The user message of a separate call."""
+        if not self.turns:
+            return self.known
+        return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
+
+    def judged(self, completion: Any, *, is_last: bool = False) -> Judged[Answer]:
+        """Return the supported part of the answer in a chat completion.
+
+        Args:
+            completion: The endpoint's JSON. It is not trusted.
+            is_last: Whether this is the last attempt, so that a partly supported answer is better than none.
+
+        Raises:
+            InvalidAnswer: There is no usable answer.
+        """
+        return self.judged_text(_text(completion), is_last=is_last)
+
+    def judged_text(self, text: str, *, is_last: bool = False) -> Judged[Answer]:
+        try:
+            answer = self.shape.model.model_validate_json(_json_object(text))
+        except ValidationError as error:
+            raise _misshapen(text, error) from None
+        texts = list(_strings(answer.model_dump()))
+        length = sum(map(len, texts))
+        if length > max(ANSWER_MIN_ALLOWANCE, self.input_length):
+            raise InvalidAnswer(text, f"it has {length} characters, more than the conversation; be shorter.")
+        if any("\0" in part for part in texts):
+            raise InvalidAnswer(text, "it contains a NUL character.")
+        if problem := self.shape.problem(answer):
+            raise InvalidAnswer(text, problem)
+        judged = self.judge(answer)
+        if judged.problem and not (is_last and judged.is_usable):
+            raise _unsupported(text, judged)
+        return judged
+
+
+def indexes_of(indexes: Sequence[int]) -> str:
+    return f"Turns: {indexes[0]} to {indexes[-1]}."
+
+
+def length_of(turns: Sequence[Turn]) -> int:
+    return sum(len(turn.content) for turn in turns)
 
 
 def read_object(completion: Any) -> dict[str, Any]:
@@ -72,15 +117,6 @@ def read_object(completion: Any) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise InvalidAnswer(text, "it is not a JSON object.")
     return answer
-
-
-def _usable(text: str, judged: Judged[Answer], *, is_last: bool) -> Judged[Answer]:
-    if judged.problem and not (is_last and judged.is_usable):
-        left_out = "; ".join(f"{json.dumps(one.text, ensure_ascii=False)} ({one.reason})" for one in judged.left_out)
-        counts = ", ".join(f"{reason}: {count}" for reason, count in judged.dropped.items())
-        summary = f"{judged.problem} Left out ({counts})."
-        raise InvalidAnswer(text, f"{judged.problem} Left out: {left_out}.", summary)
-    return judged
 
 
 def _text(completion: Any) -> str:
@@ -115,10 +151,29 @@ def _misshapen(text: str, error: ValidationError) -> InvalidAnswer:
     return InvalidAnswer(text, f"{problem}.", f"{kinds}.")
 
 
+def _unsupported(text: str, judged: Judged[Any]) -> InvalidAnswer:
+    left_out = "; ".join(f"{json.dumps(one.text, ensure_ascii=False)} ({one.reason})" for one in judged.left_out)
+    counts = ", ".join(f"{reason}: {count}" for reason, count in judged.dropped.items())
+    summary = f"{judged.problem} Left out ({counts})."
+    return InvalidAnswer(text, f"{judged.problem} Left out: {left_out}.", summary)
+
+
 def _strings(value: object) -> Iterator[str]:
-    """Yield all texts in a value of nested dicts and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _strings(part)
+
+
+def _strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON Schema for strict structured outputs: every property is required, and no other is allowed."""
+    kept = {keyword: value for keyword, value in schema.items() if keyword in _KEYWORDS}
+    for keyword in kept.keys() & {"properties", "$defs"}:
+        kept[keyword] = {name: _strict_schema(part) for name, part in kept[keyword].items()}
+    if "items" in kept:
+        kept["items"] = _strict_schema(kept["items"])
+    if "properties" in kept:
+        kept.pop("description", None)  # the docstring of the class, which models don't need
+        kept |= {"required": list(kept["properties"]), "additionalProperties": False}
+    return kept

@@ -1,13 +1,13 @@
 """The embedder, which turns texts into vectors with any OpenAI-compatible endpoint.
 
 Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
-as texts, each with the requested width and with numbers that the column can hold. `endpoint.py` makes the call. The
-caller retries.
+as texts, each with the requested width and with numbers that the column can hold.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 from memoryproject.embeddings.recipe import Recipe
@@ -29,14 +29,10 @@ _of_fixed_width: set[tuple[str, str]] = set()
 
 
 class Embedder:
-    """Embeds texts with one model.
+    """Embeds texts with one model. See `Endpoint`.
 
     Args:
-        base_url: URL of the endpoint. None for OpenAI's own.
-        api_key: May be blank if the endpoint needs none.
-        name: The name in records of calls. If it is blank, it is built from protocol and model.
         timeout: Total seconds for one call of `embed`, however slowly the answer arrives.
-        record: Called once for each HTTP call, even if it fails.
         calls_at_once: Maximum number of parallel calls.
     """
 
@@ -57,7 +53,7 @@ class Embedder:
             path="/embeddings",
             api_key=api_key,
             model=recipe.name,
-            name=name,
+            engine=name,
             max_response_bytes=max_response_bytes,
             record=record,
         )
@@ -67,29 +63,22 @@ class Embedder:
         self._timeout = timeout
 
     def recording(self, record: Callable[[CallRecord], None]) -> Self:
-        """Return the same embedder with another function for recording calls."""
         other = copy(self)
-        other._endpoint = self._endpoint.recording(record)
+        other._endpoint = replace(self._endpoint, record=record)
         return other
 
     def record(self, call: CallRecord) -> None:
         self._endpoint.record(call)
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
-        """Return the vectors of the texts in order, using one request.
-
-        Only the first 8,000 characters of each text are embedded.
-
-        Args:
-            texts: At least one text.
-            is_query: Whether the texts are queries rather than documents.
+        """Return the vectors of the first 8,000 characters of each text, in order, using one request.
 
         Raises:
             ValueError: There is no text, or one is blank.
             EngineError: The endpoint gave no valid answer.
         """
         try:
-            return self._vectors(cut_of(texts), is_query=is_query)
+            return self._vectors(_shortened(texts), is_query=is_query)
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
@@ -118,12 +107,8 @@ class Embedder:
         )
 
 
-def cut_of(texts: Sequence[str]) -> list[str]:
-    """Return the first 8,000 characters of each text, which are embedded.
-
-    Raises:
-        ValueError: There is no text, or one is blank.
-    """
+def _shortened(texts: Sequence[str]) -> list[str]:
+    """Return the part of each text that is embedded. Raise `ValueError` if there is no text, or if one is blank."""
     cut = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
     if not cut or not all(cut):
         raise ValueError("There is no text to embed, or one is blank.")
@@ -131,11 +116,7 @@ def cut_of(texts: Sequence[str]) -> list[str]:
 
 
 def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
-    """Return the vectors of an answer, sorted by index, because endpoints may return them in any order.
-
-    Raises:
-        InvalidAnswer: The answer is invalid. The message quotes nothing from it.
-    """
+    """Return the vectors of an answer, sorted by index, because endpoints may return them in any order."""
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidAnswer("", "it has no list of vectors.")
@@ -145,12 +126,12 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
     if vectors.keys() != set(range(count)):
         raise InvalidAnswer("", f"its vectors are not numbered from 0 to {count - 1:,}.")
     for index, vector in vectors.items():
-        if problem := problem_of(vector, dimensions):
+        if problem := _problem(vector, dimensions):
             raise InvalidAnswer("", f"the vector numbered {index:,} {problem}.")
     return [[float(number) for number in vectors[index]] for index in range(count)]
 
 
-def problem_of(vector: Any, dimensions: int) -> str:
+def _problem(vector: Any, dimensions: int) -> str:
     """Return the problem with a vector, or a blank string."""
     if not isinstance(vector, list):
         return "is not a list of numbers"

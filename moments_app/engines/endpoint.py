@@ -1,19 +1,17 @@
 """Call a model at an OpenAI-compatible endpoint.
 
 The endpoint is not trusted, so the time and size of a call are limited. Errors are reported only by their kind and
-status, because a body may quote the request or the key. The function that reads an answer validates it. The caller
-retries.
+status, because a body may quote the request or the key.
 """
 
 import json
 import time
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -39,6 +37,7 @@ class Refused(EngineError):
     """The endpoint rejects an optional part of the request."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """A model and its endpoint.
 
@@ -47,32 +46,24 @@ class Endpoint:
         path: The path to call, e.g. `/chat/completions`.
         api_key: May be blank if the endpoint needs none.
         record: Called once for each HTTP call, even if it fails.
-        name: See `CallRecord.engine`. Defaults to the model's name after `openai:`.
+        engine: See `CallRecord.engine`. Defaults to the model's name after `openai:`.
     """
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None,
-        path: str,
-        api_key: str,
-        model: str,
-        max_response_bytes: int,
-        record: Callable[[CallRecord], None],
-        name: str = "",
-    ) -> None:
-        self.name = name or f"openai:{model}"
-        self.address = (base_url or OPENAI_URL, model)
-        self._path = path
-        self._api_key = api_key.strip()  # keys read from files end with a line break
-        self._max_response_bytes = max_response_bytes
-        self.record = record
+    base_url: str | None
+    path: str
+    api_key: str = field(repr=False)
+    model: str
+    max_response_bytes: int
+    record: Callable[[CallRecord], None]
+    engine: str = ""
 
-    def recording(self, record: Callable[[CallRecord], None]) -> Self:
-        """Return the same endpoint with another function for recording calls."""
-        other = copy(self)
-        other.record = record
-        return other
+    @property
+    def name(self) -> str:
+        return self.engine or f"openai:{self.model}"
+
+    @property
+    def address(self) -> tuple[str, str]:
+        return self.base_url or OPENAI_URL, self.model
 
     def call(
         self,
@@ -108,7 +99,7 @@ class Endpoint:
         broken_off = EngineError("unavailable", f"The call of {self.name} was aborted.")
         failure: EngineError | None = broken_off
         try:
-            answered = self._answered(body, seconds)
+            answered = self._send(body, seconds)
             answer = _parsed(answered)
             usage = _usage(answer)
             result = read(answer)
@@ -119,42 +110,44 @@ class Endpoint:
             failure = self.invalid(error)
             raise
         except _CALL_ERRORS as error:
-            failure = self._translated(error, seconds)
+            failure = self._engine_error(error, seconds)
             if isinstance(error, httpx2.HTTPStatusError) and refuses(error.response):
                 raise Refused(failure.kind, str(failure)) from None
             raise failure from None
         finally:
-            record = self._recorded(purpose, started, usage, failure)
+            record = self._record_of(purpose, started, usage, failure)
             exchange = _exchange(body, answered) if failure else None
-            is_broken_off = failure is broken_off
-            self.record(replace(record, is_broken_off=is_broken_off, kept=kept, left_out=left_out, exchange=exchange))
+            is_aborted = failure is broken_off
+            self.record(replace(record, is_aborted=is_aborted, kept=kept, left_out=left_out, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
-        """Return an error for operators about an unusable answer, without quoting the answer."""
         return EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
+
+    @property
+    def _key(self) -> str:
+        return self.api_key.strip()  # keys read from files end with a line break
 
     def _check_key(self) -> None:
         # Rejected here, because later errors and logs would quote the key.
-        if not (self._api_key.isascii() and self._api_key.isprintable()):
+        if not (self._key.isascii() and self._key.isprintable()):
             raise EngineError(
                 "credential",
                 f"{self.name} can't be called: the API key has characters that are not allowed in an HTTP header.",
             )
 
-    def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
-        base_url, model = self.address
+    def _send(self, body: dict[str, Any] | None, seconds: float) -> bytes:
         request = httpx2.Request(
             "GET" if body is None else "POST",
-            base_url.rstrip("/") + self._path,
+            (self.base_url or OPENAI_URL).rstrip("/") + self.path,
             headers={"User-Agent": "memory-platform"},
-            json=None if body is None else {"model": model} | body,
+            json=None if body is None else {"model": self.model} | body,
         )
         request.headers["Authorization"] = self._authorization(request.url)
         # Each call has its own transport, so no transport is shared by threads or inherited by a fork. It is used
         # without a client, because handling redirects and cookies would take as much CPU time as the call.
         with (
-            span(f"model call {self._path}", **{"gen_ai.request.model": model}),
-            BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes) as transport,
+            span(f"model call {self.path}", **{"gen_ai.request.model": self.model}),
+            BoundedTransport(timeout=seconds, max_bytes=self.max_response_bytes) as transport,
         ):
             response = transport.handle_request(request)
             response.request = request
@@ -162,17 +155,16 @@ class Endpoint:
             return response.raise_for_status().content
 
     def _authorization(self, url: httpx2.URL) -> str:
-        """Return the credentials. A login in the URL takes precedence over the key."""
-        if url.userinfo:
+        if url.userinfo:  # takes precedence over the key
             login = f"{url.username}:{url.password}"
             return f"Basic {b64encode(login.encode()).decode()}"
-        return f"Bearer {self._api_key or 'none'}"
+        return f"Bearer {self._key or 'none'}"
 
-    def _translated(self, error: Exception, seconds: float) -> EngineError:
+    def _engine_error(self, error: Exception, seconds: float) -> EngineError:
         """Convert an exception to an `EngineError` with its kind and status, but without its text."""
         if isinstance(error, TooLarge):
             return EngineError(
-                "too_large", f"{self.name} sent an answer of more than {self._max_response_bytes:,} bytes."
+                "too_large", f"{self.name} sent an answer of more than {self.max_response_bytes:,} bytes."
             )
         if isinstance(error, httpx2.TimeoutException):
             return EngineError("timeout", f"{self.name} did not answer within {round(seconds, 2):g} s.")
@@ -184,7 +176,9 @@ class Endpoint:
             return EngineError(kind, f"{self.name} is rate limited.", retry_after=wait)
         return EngineError(kind, f"{self.name} answered with status {error.response.status_code}.", retry_after=wait)
 
-    def _recorded(self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
+    def _record_of(
+        self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None
+    ) -> CallRecord:
         return CallRecord(
             purpose=purpose,
             engine=self.name,
@@ -225,7 +219,7 @@ def _usage(answer: Any) -> dict[str, int]:
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """Return the Retry-After header in seconds, from a number or a date (RFC 9110, 10.2.3), at most an hour."""
+    """Return the seconds of the Retry-After header, a number or a date (RFC 9110, 10.2.3), but at most an hour."""
     header = response.headers.get("Retry-After", "")
     try:
         seconds = float(header)

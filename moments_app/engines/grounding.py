@@ -3,7 +3,7 @@
 A model may invent facts, answer in another language, or repeat an injected instruction. Rules compare each sentence
 with the conversation and with earlier known text. A sentence is dropped, with the reason, if one of its numbers or
 names was never mentioned, if it has hardly any words of the conversation, or if it instructs its reader. Numbers and
-names that can be derived from the conversation are accepted (`derivable.py`). Content that the rules can't judge is
+names that can be derived from the conversation are accepted. Content that the rules can't judge is
 kept, for example names in German, where every noun is capitalized.
 """
 
@@ -14,11 +14,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Generic
+from typing import Generic, TypeVar
 
-from moments_app.engines import derivable, times
-from moments_app.engines.calls.shape import Answer
-from moments_app.engines.numbers import in_digits, plain
+from pydantic import BaseModel
+
+from moments_app.engines import times
+from moments_app.engines.numbers import (
+    counts_of_lists,
+    decades_in_digits,
+    derived_numbers,
+    in_digits,
+    numbers_in,
+    plain,
+    spans_of_years,
+    years_since,
+)
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
@@ -74,6 +84,28 @@ _REQUEST = re.compile(
     r"(?:always|never|from now on|you must|don['’]t ever)\b",
     re.IGNORECASE,
 )
+_INITIALS = re.compile(r"\b[A-Z](?:\.?[A-Z]){1,5}\b\.?")
+_CAPITALIZED = re.compile(r"\b[A-ZÀ-ÖØ-Þ][\w'’-]*(?:(?:\s(?:of|the|and|for|de|du|der|des)){0,2}\s[A-ZÀ-ÖØ-Þ][\w'’-]*)+")
+_SMALL = frozenset("of the and for de du der des".split())
+_SHORT_PLACES = {
+    name: full.split("/")
+    for name, full in (
+        pair.split("=")
+        for pair in (
+            "philly=Philadelphia,vegas=Las Vegas,frisco=San Francisco,jozi=Johannesburg,brum=Birmingham,"
+            "cali=California,la=Los Angeles/Louisiana,bcn=Barcelona,cdmx=Mexico City/Ciudad de México,"
+            "nyc=New York,ny=New York,sf=San Francisco,dc=Washington,us=America/United States/American,"
+            "usa=America/American/United States,"
+            "uk=Britain/England/British/United Kingdom,uae=Emirates,eu=European Union/Europe,mtl=Montreal,"
+            "to=Toronto,atl=Atlanta,chi=Chicago,bos=Boston,pdx=Portland,ffm=Frankfurt,hh=Hamburg,muc=Munich/München,"
+            "nrw=Nordrhein-Westfalen/North Rhine-Westphalia,питер=Санкт-Петербург/Saint Petersburg,"
+            "мск=Москва/Moscow,спб=Санкт-Петербург,tx=Texas,ca=California,fl=Florida,wa=Washington,il=Illinois,"
+            "pa=Pennsylvania,ma=Massachusetts,nj=New Jersey,oh=Ohio,ga=Georgia,va=Virginia,az=Arizona,co=Colorado"
+        ).split(",")
+    )
+}
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -84,21 +116,13 @@ class LeftOut:
 
 @dataclass
 class Judged(Generic[Answer]):
-    """The kept part of an answer.
-
-    Args:
-        answer: The answer without dropped content.
-        kept: Number of sentences and items that were kept.
-        left_out: The sentences and items that were dropped.
-        problem: The reason to call the model again, or a blank string.
-        is_usable: Whether this part may be used if the second answer has a problem too.
-    """
+    """The supported part of an answer."""
 
     answer: Answer
-    kept: int = 0
+    kept: int = 0  # number of sentences and items that were kept
     left_out: list[LeftOut] = field(default_factory=list)
-    problem: str = ""
-    is_usable: bool = False
+    problem: str = ""  # the reason to call the model again
+    is_usable: bool = False  # although the second answer has a problem too
 
     @property
     def dropped(self) -> Counter[str]:
@@ -108,18 +132,13 @@ class Judged(Generic[Answer]):
 Judge = Callable[[Answer], Judged[Answer]]
 
 
-class Grounds:
-    """The texts that a model received, against which its answer is checked. Records the results.
-
-    Args:
-        turns: The turns of the conversation.
-        known: Earlier texts that the model received.
-    """
+class Evidence:
+    """The texts that a model received, against which its answer is checked. Records the results."""
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
-        self._said = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
-        self._texts = [*self._said, *known]
-        self._orders = [turn.content for turn in turns if turn.role == "user"]
+        self._turn_texts = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
+        self._texts = [*self._turn_texts, *known]
+        self._user_texts = [turn.content for turn in turns if turn.role == "user"]
         self._said_at = [turn.created_at for turn in turns]
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
@@ -127,51 +146,46 @@ class Grounds:
         self.left_out: list[LeftOut] = []
 
     def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
-        """Return the kept part of an answer, with the results recorded so far."""
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
-    def kept(self, text: str, *, may_order: bool = False) -> str:
-        """Return a text without unsupported sentences and, unless `may_order`, without instructions to the reader."""
+    def supported(self, text: str, *, may_instruct: bool = False) -> str:
+        """Return the supported sentences of a text, without instructions to the reader unless `may_instruct`."""
         parts = [part for part in _SENTENCE_END.split(text) if part is not None]
         kept = ""
         for sentence, space in zip(parts[::2], [*parts[1::2], ""], strict=False):
-            if self.takes(sentence, self.complaint(sentence, may_order=may_order)):
+            if self.accepts(sentence, self.drop_reason(sentence, may_instruct=may_instruct)):
                 kept += sentence + space
         return kept.strip()
 
-    @property
-    def dropped(self) -> Counter[str]:
-        return Counter(one.reason for one in self.left_out)
-
-    def kept_of(self, items: Iterable[str]) -> list[str]:
+    def without_instructions(self, items: Iterable[str]) -> list[str]:
         """Return short items without those that instruct their reader."""
-        return [item for item in items if self.takes(item, INSTRUCTION if _tells(item) else "")]
+        return [item for item in items if self.accepts(item, INSTRUCTION if _instructs(item) else "")]
 
-    def persons(self, names: Iterable[str]) -> list[str]:
+    def mentioned(self, names: Iterable[str]) -> list[str]:
         """Return the names that occur in the conversation."""
-        return [name for name in names if self.takes(name, "" if self._has_named(name) else NAME)]
+        return [name for name in names if self.accepts(name, "" if self._has_named(name) else NAME)]
 
-    def takes(self, text: str, complaint: str) -> bool:
+    def accepts(self, text: str, reason: str) -> bool:
         """Record a text as kept, or as dropped for a reason. Return whether it is kept."""
-        if complaint:
-            self.left_out.append(LeftOut(text, complaint))
+        if reason:
+            self.left_out.append(LeftOut(text, reason))
         elif text.strip():
             self.kept_count += 1
-        return not complaint
+        return not reason
 
-    def complaint(
-        self, text: str, *, may_order: bool = False, may_be_asked_for: bool = True, may_be_weak: bool = False
+    def drop_reason(
+        self, text: str, *, may_instruct: bool = False, may_repeat_instruction: bool = True, may_be_weak: bool = False
     ) -> str:
         """Return the reason to drop a sentence, without quoting the sentence. Blank to keep it.
 
         Args:
-            may_order: Whether it is meant to instruct its reader.
-            may_be_asked_for: Whether it may repeat an instruction that the person gave the assistant.
+            may_instruct: Whether it is meant to instruct its reader.
+            may_repeat_instruction: Whether it may repeat an instruction that the person gave the assistant.
             may_be_weak: Whether it needs only one word of the conversation, because the caller marks weak sentences
                 (`is_weak`).
         """
         text = unicodedata.normalize("NFKC", text)
-        if _tells(text, may_order=may_order or (may_be_asked_for and self._is_asked_for(text))):
+        if _instructs(text, may_instruct=may_instruct or (may_repeat_instruction and self._repeats_instruction(text))):
             return INSTRUCTION
         share, count = self._share_of(text)
         if share < 0.5 and self._is_foreign(text):
@@ -195,7 +209,7 @@ class Grounds:
 
     @cached_property
     def _likely_languages(self) -> tuple[str, ...]:
-        return lexemes.languages_of(self._said or self._texts)
+        return lexemes.languages_of(self._turn_texts or self._texts)
 
     @cached_property
     def _stems(self) -> frozenset[str]:
@@ -208,41 +222,39 @@ class Grounds:
     @cached_property
     def _in_digits(self) -> list[str]:
         languages = self._likely_languages
-        return [in_digits(derivable.before_digits(plain(text)), languages) for text in self._texts]
+        return [in_digits(decades_in_digits(plain(text)), languages) for text in self._texts]
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        """The numbers in the texts, and those that can be derived from them."""
         written = {number for text in [*self._texts, *self._in_digits, *self._times] for number in _digits(text)}
-        derived = (derivable.derived_numbers(text, at) for text, at in self._dated)
+        derived = (derived_numbers(text, at) for text, at in self._dated)
         return frozenset(written.union(*(map(str, numbers) for numbers in derived)))
 
     @cached_property
     def _years_since(self) -> frozenset[int]:
-        return frozenset().union(*(derivable.years_since(text, at) for text, at in self._dated))
+        return frozenset().union(*(years_since(text, at) for text, at in self._dated))
 
     @property
     def _dated(self) -> Iterable[tuple[str, datetime]]:
         """The texts with digits, each with its time. Earlier known texts have the time of the latest turn."""
         if not self._said_at:
             return ()
-        known = len(self._texts) - len(self._said)
+        known = len(self._texts) - len(self._turn_texts)
         return zip(self._in_digits, [*self._said_at, *[max(self._said_at)] * known], strict=True)
 
     @cached_property
     def _counts(self) -> frozenset[str]:
-        """The numbers of items in lists."""
-        return frozenset(str(count) for text in self._in_digits for count in derivable.counts_of_lists(text))
+        return frozenset(str(count) for text in self._in_digits for count in counts_of_lists(text))
 
     @cached_property
     def _short_names(self) -> tuple[frozenset[str], frozenset[str]]:
-        return derivable.names_in_short(self._texts)
+        return _short_names_in(self._texts)
 
     @cached_property
     def _languages(self) -> frozenset[str]:
         """The languages of the conversation, and a blank one for uncertain turns. Empty if all is uncertain."""
-        whole = lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
-        return frozenset({"", whole, *map(lexemes.certain_language, self._said)} if whole else ())
+        whole = lexemes.certain_language(" ".join(sorted(self._turn_texts, key=len)[-5:]))
+        return frozenset({"", whole, *map(lexemes.certain_language, self._turn_texts)} if whole else ())
 
     # --- judging ---
 
@@ -256,21 +268,20 @@ class Grounds:
         stems = {stem for stem in self._stems_in(text) if not stem.isdigit()}
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
-    def _is_asked_for(self, text: str) -> bool:
-        """Return whether the person gave this instruction, in similar words."""
+    def _repeats_instruction(self, text: str) -> bool:
         stems = self._stems_in(text)
         if not stems or not _ORDER.search(text):
             return False
-        orders = (part for said in self._orders for part in _SENTENCE_END.split(said) if part and _REQUEST.search(part))
+        orders = (
+            part for said in self._user_texts for part in _SENTENCE_END.split(said) if part and _REQUEST.search(part)
+        )
         return any(len(stems & self._stems_in(order)) >= ASKED_SHARE * len(stems) for order in orders)
 
     def _unsaid_numbers(self, text: str) -> set[str]:
         """Return the numbers of a text that were never mentioned. Dates near the time of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
-        spans = {str(span) for span in derivable.spans_of_years(plain(text)) & self._years_since}
-        return {
-            number for number, forms in derivable.in_numbers(text) if not forms & self._numbers and not forms & spans
-        }
+        spans = {str(span) for span in spans_of_years(plain(text)) & self._years_since}
+        return {number for number, forms in numbers_in(text) if not forms & self._numbers and not forms & spans}
 
     def _is_near(self, date: re.Match[str]) -> bool:
         years = [int(year) for name, year in date.groupdict().items() if year]
@@ -280,7 +291,7 @@ class Grounds:
         if "de" in lexemes.likely_languages(text):  # the language of this text, because a conversation may have several
             return True
         initials, _places = self._short_names
-        spelled_out = derivable.spelled_out(text, initials)
+        spelled_out = _spelled_out(text, initials)
         return all(self._is_named(name) or name.casefold() in spelled_out for name in _NAME.findall(text))
 
     def _has_named(self, name: str) -> bool:
@@ -292,10 +303,37 @@ class Grounds:
         return small in _CALENDAR | _ROLES | places or small[:NAME_STEM] in self._names
 
 
-def _tells(text: str, *, may_order: bool = False) -> bool:
-    return bool(_COMMAND.search(text) or (not may_order and _ORDER.search(text)))
+def _instructs(text: str, *, may_instruct: bool = False) -> bool:
+    return bool(_COMMAND.search(text) or (not may_instruct and _ORDER.search(text)))
 
 
 def _digits(text: str) -> set[str]:
-    """Return the numbers of a text in one notation: both 1,000 and 1.000 become 1000."""
+    # Both 1,000 and 1.000 become 1000.
     return {re.sub(r"\D", "", number) for number in _NUMBER.findall(text)}
+
+
+# --- short names ---
+
+
+def _short_names_in(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the initials in texts ("NYC"), and the words in the full names of places with short names."""
+    initials, words = set(), set()
+    for text in texts:
+        found = {match.replace(".", "") for match in _INITIALS.findall(text)}
+        initials |= found
+        short = {one.casefold() for one in found} | {*re.findall(r"[^\W\d_]{4,}", text.casefold())}
+        full_names = (full for name in short & _SHORT_PLACES.keys() for full in _SHORT_PLACES[name])
+        words |= {word for full in full_names for word in full.split()}
+    return frozenset(initials), frozenset(word.casefold() for word in words)
+
+
+def _spelled_out(text: str, initials: frozenset[str]) -> set[str]:
+    """Return the words of names in a text that spell out the initials: "Massachusetts Institute of Technology"."""
+    words: set[str] = set()
+    for match in _CAPITALIZED.finditer(text):
+        parts = [word for word in match[0].split() if word not in _SMALL]
+        for first in range(len(parts)):
+            for last in range(first + 2, len(parts) + 1):
+                if "".join(part[0] for part in parts[first:last]).upper() in initials:
+                    words |= {part.casefold() for part in parts[first:last]}
+    return words

@@ -12,19 +12,23 @@ from typing import Any, TypeVar
 import httpx2
 
 from moments_app.engines import shared_call, transcript
-from moments_app.engines.answers import InvalidAnswer, validated
-from moments_app.engines.calls import consolidation, recall_query
-from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
-from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.answers import InvalidAnswer, Question, Shape
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
-from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.calls.shape import Answer, Shape
-from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.texts import (
+    ConsolidationAnswer,
+    ConsolidationRequest,
+    DigestAnswer,
+    DigestRequest,
+    QueryAnswer,
+    QueryRequest,
+    SummaryAnswer,
+    SummaryRequest,
+)
 from moments_app.engines.endpoint import Endpoint, Refused
-from moments_app.engines.grounding import Judge, Judged
+from moments_app.engines.grounding import Answer, Judged
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.shared_call import ANSWER_MIN_ALLOWANCE, Part, PartAnswer, Question, Request, question_of
+from moments_app.engines.shared_call import Part, PartAnswer, Request
 
 QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
 
@@ -37,13 +41,10 @@ _accepted_format: dict[tuple[str, str], int] = {}
 
 
 class ModelEngine:
-    """Writes memory text with a language model.
+    """Writes memory text with a language model. See `Endpoint`.
 
     Args:
-        base_url: URL of the endpoint. None for OpenAI's own.
-        api_key: May be blank if the endpoint needs none.
         timeout: Total seconds for one call, however slowly the answer arrives.
-        record: Called once for each HTTP call, even if it fails.
     """
 
     def __init__(
@@ -65,89 +66,77 @@ class ModelEngine:
             record=record,
         )
         self.name = self._endpoint.name
-        self._record = record
-        self._came: list[tuple[Request, PartAnswer]] = []
         self._timeout = timeout
-        self._with_model = partial(
-            ModelEngine,
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            max_response_bytes=max_response_bytes,
-            record=record,
-        )
+        self._shared: list[tuple[Request, PartAnswer]] = []  # the parts of a shared call
 
     def with_model(self, model: str) -> "ModelEngine":
-        return self._with_model(model=model)
+        engine = copy(self)
+        engine._endpoint = replace(self._endpoint, model=model)
+        engine.name = engine._endpoint.name
+        engine._shared = []
+        return engine
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        return self._told(request, MomentAnswer)
+        return self._answer(request, request.question)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        return self._told(request, SummaryAnswer)
+        return self._answer(request, request.question)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        return self._told(request, FormationAnswer)
+        return self._answer(request, request.question)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
-        allowance = max(ANSWER_MIN_ALLOWANCE, 2 * given)
-        judge = partial(consolidation.judged, request)
-        return self._answer(consolidation.SHAPE, request.rules, consolidation.as_message(request), allowance, judge)
+        return self._answer(request, request.question)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        return self._told(request, DigestAnswer)
+        return self._answer(request, request.question)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Request a query in a single call, because the user is waiting and there is no time for a second attempt."""
-        messages = _messages(request.prompt, recall_query.as_message(request))
-        read = partial(validated, recall_query.SHAPE, ANSWER_MIN_ALLOWANCE, Judged)
+        question = request.question
         try:
-            return self._ask(recall_query.SHAPE, messages, read).answer
+            return self._ask(question.shape, _messages(question.prompt, question.text), question.judged).answer
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
     def with_answers(self, parts: Sequence[Part]) -> "ModelEngine":
         """Request several answers in one call, with no second attempt. Return an engine that has the valid ones."""
-        shape = shared_call.shape_of(parts)
         messages = _messages(shared_call.prompt_of(parts), shared_call.text_of(parts))
         try:
-            came = self._ask(shape, messages, partial(shared_call.parts_in, parts))
+            answers = self._ask(shared_call.shape_of(parts), messages, partial(shared_call.parts_in, parts))
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
-        for part, each in zip(parts, came, strict=True):
-            self._note(part.question.shape.purpose, each)
+        for part, answer in zip(parts, answers, strict=True):
+            self._record_part(part.request.question.shape.purpose, answer)
         engine = copy(self)
-        engine._came = [(part.request, each) for part, each in zip(parts, came, strict=True)]
+        engine._shared = [(part.request, answer) for part, answer in zip(parts, answers, strict=True)]
         return engine
 
-    def _told(self, request: Any, answer: type[Answer]) -> Answer:
-        """Return the answer to a request about turns, from a shared call if it has one, or else from a new call."""
-        came = next((came for asked, came in self._came if asked == request), None)
-        if isinstance(came, Judged) and isinstance(came.answer, answer):
-            return came.answer
-        question: Question[Answer] = question_of(request)
-        return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
-
-    def _note(self, purpose: str, came: PartAnswer) -> None:
+    def _record_part(self, purpose: str, answer: PartAnswer) -> None:
         """Record a part of a shared call under its own purpose. The call's own record has the tokens and the time."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
-        if isinstance(came, Judged):
-            self._record(replace(record, kept=came.kept, left_out=came.left_out))
+        if isinstance(answer, Judged):
+            self._endpoint.record(replace(record, kept=answer.kept, left_out=answer.left_out))
         else:
-            error = self._endpoint.invalid(came)
-            self._record(replace(record, error_kind=error.kind, error=str(error)))
+            error = self._endpoint.invalid(answer)
+            self._endpoint.record(replace(record, error_kind=error.kind, error=str(error)))
 
-    def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int, judge: Judge[Answer]) -> Answer:
-        """Call the model, and call it again if the answer is invalid or has no supported content."""
-        messages = _messages(prompt, request)
-        read = partial(validated, shape, allowance, judge)
+    def _answer(self, request: object, question: Question[Answer]) -> Answer:
+        """Return the answer from a shared call, or else call the model.
+
+        If the model's answer is invalid or has no supported content, call the model a second time.
+        """
+        shared = next((answer for asked, answer in self._shared if asked == request), None)
+        if isinstance(shared, Judged):
+            answer: Answer = shared.answer
+            return answer
+        messages = _messages(question.prompt, question.text)
         try:
-            return self._ask(shape, messages, read).answer
+            return self._ask(question.shape, messages, question.judged).answer
         except InvalidAnswer as error:
             messages += _repair(error)
         try:
-            return self._ask(shape, messages, partial(read, is_last=True)).answer
+            return self._ask(question.shape, messages, partial(question.judged, is_last=True)).answer
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
@@ -195,9 +184,7 @@ def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
 
 
 def _repair(error: InvalidAnswer) -> list[ChatMessage]:
-    """Return the messages that are added for the second attempt."""
-    # Some endpoints reject a message without text.
-    answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"
+    answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"  # some endpoints reject a message without text
     ask = f"That answer can't be used: {error.problem} Answer again, complete and valid."
     return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]
 
@@ -209,10 +196,7 @@ def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMess
 
 
 def _refuses_format(response: httpx2.Response) -> bool:
-    """Return whether another response format may help.
-
-    A 404 or 501 has many causes, so its body must mention the format.
-    """
-    if response.status_code in (404, 501):
+    """Return whether another response format may help."""
+    if response.status_code in (404, 501):  # many causes, so the body must mention the format
         return any(word in response.content for word in (b"response_format", b"json_schema", b"json_object"))
     return response.status_code in (400, 422)

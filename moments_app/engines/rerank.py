@@ -19,14 +19,11 @@ _take_texts: set[tuple[str, str]] = set()  # endpoints that need `texts`
 
 
 class Reranker:
-    """A client of one reranking model.
+    """A client of one reranking model. See `Endpoint`.
 
     Args:
-        base_url: the endpoint; `/rerank` is appended.
-        api_key: blank if the endpoint needs none.
-        model: the endpoint's name for the model; blank if the endpoint serves one model only.
-        timeout: seconds for one call.
-        record: called once for each HTTP call, even if it fails.
+        model: Blank if the endpoint serves one model only.
+        timeout: Seconds for one call.
     """
 
     def __init__(
@@ -39,16 +36,12 @@ class Reranker:
             model=model,
             max_response_bytes=ANSWER_BYTES,
             record=record,
-            name=reranker_name(model),
+            engine=reranker_name(model),
         )
         self._timeout = timeout
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the score of each text, in the order of the texts; higher is better.
-
-        Raises:
-            EngineError: the endpoint did not return a valid answer.
-        """
+        """Return the score of each text, in the order of the texts; higher is better. May raise `EngineError`."""
         try:
             if self._endpoint.address not in _take_texts:
                 try:
@@ -72,12 +65,10 @@ class Reranker:
 
 
 def reranker_name(model: str) -> str:
-    """Return the name that identifies a reranker in recorded calls, such as `rerank:rerank-v3.5`."""
     return f"rerank:{model or 'default'}"
 
 
 def _read(answer: Any, count: int) -> list[float]:
-    """Return the scores in the order of the texts. Raise `InvalidAnswer` if a score is missing or invalid."""
     entries = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidAnswer("", "it has no list of scores.")

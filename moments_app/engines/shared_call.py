@@ -1,36 +1,30 @@
-"""Convert requests about turns to prompts, which consist of instructions, known data, and the turns.
+"""Combine several requests about turns into one call.
 
-Several requests can be combined into one call: the turns are sent once, and the answer has a part for each request. Its
-system message contains the active prompt of each task. The requests may be about several conversations of one person.
-Each part is parsed and checked like the answer to a separate call. If a part is invalid, its request is sent again in a
-separate call, and the other parts are kept.
+The turns are sent once, and the answer has a part for each request. The system message contains the active prompt of
+each task. The requests may be about several conversations of one person. Each part is parse_line and checked like the
+answer to a separate call. If a part is invalid, its request is sent again in a separate call, and the other parts are
+kept.
 """
 
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, singledispatch
-from typing import Any, Generic
+from functools import partial
+from typing import Any
 
 from pydantic import BaseModel, create_model
 
-from moments_app.engines.answers import InvalidAnswer, read_object, validated_text
-from moments_app.engines.calls import digest, formation, moments, summary
-from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.calls.formation import FormationRequest, parsed
+from moments_app.engines.answers import InvalidAnswer, Shape, indexes_of, read_object
+from moments_app.engines.calls.formation import FormationRequest, parse_line
 from moments_app.engines.calls.moments import MomentRequest
-from moments_app.engines.calls.shape import Answer, Shape
-from moments_app.engines.calls.summary import SummaryRequest
-from moments_app.engines.grounding import Judge, Judged
+from moments_app.engines.grounding import Judged
 from moments_app.engines.transcript import Turn, fenced
 
-# An answer may not be longer than its input. The minimum is for short windows, whose names and tags may be longer.
-ANSWER_MIN_ALLOWANCE = 6_000  # characters
 PURPOSE = "combined"
-NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
+TASK_NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
 TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
-MORE = (
+SEVERAL_CONVERSATIONS = (
     "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
     "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
 )
@@ -40,106 +34,27 @@ PartAnswer = Judged[Any] | InvalidAnswer
 
 
 @dataclass(frozen=True)
-class Question(Generic[Answer]):
-    """A request to a model, with the schema and the checks of its answer.
-
-    Args:
-        shape: the schema of the answer.
-        prompt: the text of the active prompt version.
-        known: the text before the turns.
-        turns: the turns in the prompt, oldest first.
-        allowance: maximum total characters of the answer's texts.
-        judge: removes statements that the turns don't support.
-    """
-
-    shape: Shape[Answer]
-    prompt: str
-    known: str
-    turns: Sequence[Turn]
-    allowance: int
-    judge: Judge[Answer]
-
-    @property
-    def text(self) -> str:
-        """The user message of a separate call."""
-        return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
-
-
-def indexes_of(indexes: Sequence[int]) -> str:
-    return f"Turns: {indexes[0]} to {indexes[-1]}."
-
-
-@singledispatch
-def question_of(request: Any) -> Question[Any]:
-    raise TypeError(f"{type(request).__name__} is about no turns.")
-
-
-@question_of.register
-def _(request: MomentRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, _length(request.turns))
-    judge = partial(moments.judged, request)
-    return Question(moments.SHAPE, request.prompt, moments.known_text(request), request.turns, allowance, judge)
-
-
-@question_of.register
-def _(request: SummaryRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, 2 * (_length(request.turns) + len(request.base_text)))
-    judge = partial(summary.judged, request)
-    return Question(summary.SHAPE, request.prompt, summary.known_text(request), request.turns, allowance, judge)
-
-
-@question_of.register
-def _(request: FormationRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, 2 * _length(request.turns))
-    judge = partial(formation.judged, request)
-    return Question(formation.SHAPE, request.prompt, formation.known_text(request), request.turns, allowance, judge)
-
-
-@question_of.register
-def _(request: DigestRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, len(request.context) + _length(request.turns))
-    judge = partial(digest.judged, request)
-    return Question(digest.SHAPE, request.prompt, digest.known_text(request), request.turns, allowance, judge)
-
-
-def _length(turns: Sequence[Turn]) -> int:
-    return sum(len(turn.content) for turn in turns)
-
-
-@dataclass(frozen=True)
 class Part:
-    """A request in a combined call.
-
-    Args:
-        request: the request that a separate call would make.
-        sequences: the sequence numbers of the request's turns, in order.
-        conversation: the number of the conversation, from 1. Later conversations have higher numbers.
-    """
+    """A request in a combined call."""
 
     request: Request
-    sequences: Sequence[int]
-    conversation: int = 1
-
-    @property
-    def question(self) -> Question[Any]:
-        return question_of(self.request)
+    sequences: Sequence[int]  # the sequence numbers of the request's turns, in order
+    conversation: int = 1  # later conversations have higher numbers
 
     @property
     def task(self) -> str:
-        """The name of the task, without the number of the conversation."""
-        return NAMES[self.question.shape.purpose]
+        return TASK_NAMES[self.request.question.shape.purpose]
 
     @property
     def name(self) -> str:
         return self.task if self.conversation == 1 else f"{self.task}_{self.conversation}"
 
     @property
-    def places(self) -> list["Place"]:
-        """The places of the request's turns, which identify them among the turns of all conversations."""
+    def turn_keys(self) -> list["TurnKey"]:
         return [(self.conversation, sequence) for sequence in self.sequences]
 
 
-Place = tuple[int, int]  # (conversation, sequence)
+TurnKey = tuple[int, int]  # (conversation, sequence)
 
 
 # --- the request ---
@@ -147,8 +62,9 @@ Place = tuple[int, int]  # (conversation, sequence)
 
 def prompt_of(parts: Sequence[Part]) -> str:
     """Return the system message: general instructions, then each task's active prompt under a heading."""
-    prompts = {part.task: part.question.prompt.strip() for part in parts}
-    tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
+    prompts = {part.task: part.request.question.prompt.strip() for part in parts}
+    are_several = any(part.conversation > 1 for part in parts)
+    tasks = f"{TASKS} {SEVERAL_CONVERSATIONS}" if are_several else TASKS
     return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
 
 
@@ -158,75 +74,55 @@ def text_of(parts: Sequence[Part]) -> str:
     lines: list[str] = []
     given: set[tuple[str, str]] = set()
     for part in parts:
-        known = [line for line in _known(part, list(turns.values())) if (part.task, line) not in given]
+        # Known data is selected for all turns, so tasks of the same name share its lines.
+        known = replace(part.request, turns=list(turns.values())).question.known.split("\n")
+        known = [line for line in known if (part.task, line) not in given]
         given |= {(part.task, line) for line in known}
         about = [] if len(part.sequences) == len(turns) else [indexes_of(_numbers(part, turns))]
         lines += [f"# {part.name}", *known, *about]
     return "\n".join([*lines, fenced(list(turns.values()))])
 
 
-def _are_several(parts: Sequence[Part]) -> bool:
-    return any(part.conversation > 1 for part in parts)
-
-
-def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
-    """Return the lines of known data for a task.
-
-    The lines are selected for all turns, so tasks of the same name share them.
-    """
-    return question_of(replace(part.request, turns=turns)).known.split("\n")
-
-
-def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
+def _turns_of(parts: Sequence[Part]) -> dict[TurnKey, Turn]:
     """Return the numbered turns of all requests. If several requests contain a turn, use its longest version."""
-    shown: dict[Place, Turn] = {}
+    shown: dict[TurnKey, Turn] = {}
     for part in parts:
-        for place, turn in zip(part.places, part.request.turns, strict=True):
-            known = shown.get(place)
+        for key, turn in zip(part.turn_keys, part.request.turns, strict=True):
+            known = shown.get(key)
             if known is None or len(turn.content) > len(known.content):
-                shown[place] = turn
-    return {place: replace(shown[place], index=number) for number, place in enumerate(sorted(shown))}
+                shown[key] = turn
+    return {key: replace(shown[key], index=number) for number, key in enumerate(sorted(shown))}
 
 
-def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
-    return [turns[place].index for place in part.places]
+def _numbers(part: Part, turns: dict[TurnKey, Turn]) -> list[int]:
+    return [turns[key].index for key in part.turn_keys]
 
 
 def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
-    """Return the schema of the answer: an object with a field for each part."""
-    shapes = {part.name: part.question.shape for part in parts}
+    shapes = {part.name: part.request.question.shape for part in parts}
     asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
     model = create_model("CombinedShape", **asked)
-    return Shape(PURPOSE, model, lambda answer: "")
+    return Shape(PURPOSE, model)
 
 
 # --- the answer ---
 
 
 def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
-    """Return the answer or the error of each part, in the order of the parts.
-
-    Args:
-        parts: the requested parts.
-        completion: the endpoint's JSON, which is not validated yet.
-
-    Raises:
-        InvalidAnswer: the JSON contains none of the parts.
-    """
+    """Return the answer or the error of each part. Raise `InvalidAnswer` if the completion contains none of them."""
     answer = read_object(completion)
     if not any(part.name in answer for part in parts):
         raise InvalidAnswer(json.dumps(answer), "it contains none of the parts.")
     turns = _turns_of(parts)
-    return [_came(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
+    return [_answer_of(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
 
 
-def _came(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
-    question = part.question
+def _answer_of(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
     if answer is None:
         return InvalidAnswer("", "the combined answer doesn't contain this part.")
     own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
     try:
-        return validated_text(question.shape, question.allowance, question.judge, json.dumps(own))
+        return part.request.question.judged_text(json.dumps(own))
     except InvalidAnswer as error:
         return error
 
@@ -237,22 +133,22 @@ def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int
         return [_with_own_indexes(item, numbers, indexes) for item in answer]
     if not isinstance(answer, dict):
         return answer
-    renamed = {name: partial(rename, numbers, indexes) for name, rename in _RENAMED.items()}
+    renamed = {name: partial(rename, numbers, indexes) for name, rename in _RENUMBERED.items()}
     return {
         name: renamed[name](value) if name in renamed else _with_own_indexes(value, numbers, indexes)
         for name, value in answer.items()
     }
 
 
-def _first(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+def _first_index(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     return indexes[min(bisect_left(numbers, value), len(indexes) - 1)] if isinstance(value, int) else value
 
 
-def _last(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+def _last_index(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     return indexes[max(bisect_right(numbers, value) - 1, 0)] if isinstance(value, int) else value
 
 
-def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+def _renumbered(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     if not isinstance(value, list):
         return value
     return [indexes[numbers.index(one)] for one in value if one in numbers]
@@ -260,7 +156,12 @@ def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
 
 def _in_lines(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     items = value if isinstance(value, list) else []
-    return [_with_own_indexes(parsed(item), numbers, indexes) for item in items] or value
+    return [_with_own_indexes(parse_line(item), numbers, indexes) for item in items] or value
 
 
-_RENAMED = {"starts_at_message_idx": _first, "ends_at_message_idx": _last, "turns": _named, "statements": _in_lines}
+_RENUMBERED = {
+    "starts_at_message_idx": _first_index,
+    "ends_at_message_idx": _last_index,
+    "turns": _renumbered,
+    "statements": _in_lines,
+}

@@ -60,23 +60,14 @@ _BESIDE = r",?\s?[(\[]?(?:(?:the|am|den|dem|el|le|il|de|op|den|на) )?"
 
 @dataclass(frozen=True)
 class Time:
-    """A period of days mentioned in a text.
+    """A period of days mentioned in a text."""
 
-    Args:
-        unit: day, part, week, weekend, month, season, or year.
-        first: the first day.
-        end: the day after the last.
-        name: the name of a season or part of the day; otherwise blank.
-        around: for times such as "three weeks ago", the day exactly three weeks ago; otherwise None.
-        recurs: the interval at which the period recurs, `week` or `year`; blank if it doesn't recur.
-    """
-
-    unit: str
+    unit: str  # day, part, week, weekend, month, season, or year
     first: date
-    end: date
-    name: str = ""
-    around: date | None = None
-    recurs: str = ""
+    end: date  # the day after the last
+    name: str = ""  # of a season or part of the day
+    around: date | None = None  # for times such as "three weeks ago", the day exactly three weeks ago
+    recurs: str = ""  # `week` or `year`: the interval at which the period recurs
 
     def after(self, today: date) -> "Time":
         """Return the next occurrence that has not ended, if the period recurs."""
@@ -113,10 +104,9 @@ def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], toda
     """Yield the possible times in a text, in any order. They may overlap.
 
     Args:
-        digits: the text, as returned by `in_digits`.
-        languages: the languages to try.
-        kinds: the kinds of patterns.
-        today: the day of the text.
+        digits: The text, as returned by `in_digits`.
+        kinds: The kinds of patterns to try.
+        today: The day of the text.
     """
     if ABSOLUTE in kinds:
         yield from _found("", _Pattern(ABSOLUTE, _NUMERIC, _numeric), digits, today)
@@ -141,9 +131,8 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
     """Return the relative times in a text, in order and without overlaps.
 
     Args:
-        text: the text.
-        today: the day of the text.
-        is_dated: whether to include times followed by their date, such as "next Friday, 26 May".
+        today: The day of the text.
+        is_dated: Whether to include times followed by their date, such as "next Friday, 26 May".
     """
     candidates = _candidates(text)
     if not candidates:
@@ -165,7 +154,6 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """Return the likely languages of a text, detected by its script or its words."""
     return (*_of_script(text), *lexemes.likely_languages(text))
 
 
@@ -193,7 +181,6 @@ def _is_latin(language: str) -> bool:
 
 
 def _is_dated(digits: str, found: Found) -> bool:
-    """Return whether a time is followed by its date."""
     return bool(_date_beside(found.language).match(digits, found.end) or digits[found.end :].startswith(("'s", "’s")))
 
 
@@ -207,12 +194,7 @@ def _date_beside(language: str) -> re.Pattern[str]:
 
 
 def names(kind: str, language: str = "en") -> list[str]:
-    """Return the names of all months or weekdays in calendar order, in lower case and without accents.
-
-    Args:
-        kind: `month_name` or `weekday`.
-        language: the language of the names.
-    """
+    """Return the names of all months (`month_name`) or weekdays, in calendar order and lower case, without accents."""
     words = _words()[language]
     return [name for number in range(13) for name in words.get(f"{kind} {number}", ())]
 
@@ -228,7 +210,7 @@ def month_name(number: int) -> str:
 
 
 def spelled_months(language: str) -> list[str]:
-    """Return the names of months with their accents, in no particular order."""
+    """Return the names of months with their accents."""
     return [name for kind, listed in _listed()[language].items() if kind.startswith("month_name") for name in listed]
 
 
@@ -312,22 +294,21 @@ def _parts_of(language: str) -> list[tuple[str, str]]:
 
 @cache
 def _patterns(language: str) -> tuple[_Pattern, ...]:
-    return tuple(_Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in _raw(language))
+    return tuple(
+        _Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in _pattern_sources(language)
+    )
 
 
 @cache
 def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches any pattern of some kinds.
-
-    Most texts contain no time, so one search is enough.
-    """
-    named = [pattern for kind, pattern, _ in _raw(language) if kind in kinds]
+    """Return a pattern that matches any pattern of some kinds. Most texts contain no time, so one search is enough."""
+    named = [pattern for kind, pattern, _ in _pattern_sources(language) if kind in kinds]
     return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
 
 
-def _raw(language: str) -> "Iterator[Raw]":
+def _pattern_sources(language: str) -> "Iterator[PatternSource]":
     words = _words().get(language, {})
-    return chain(_counted(words), _named(words, language), _dates(words, language))
+    return chain(_relative_patterns(words), _patterns_with_last(words, language), _date_patterns(words, language))
 
 
 def _compiled(pattern: str, language: str) -> re.Pattern[str]:
@@ -342,10 +323,10 @@ def any_of(words: Iterable[str]) -> str:
     return "|".join(re.escape(word).replace(r"\*", r"\w*") for word in longest_first)
 
 
-Raw = tuple[str, str, Reader | None]
+PatternSource = tuple[str, str, Reader | None]
 
 
-def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
+def _relative_patterns(words: Mapping[str, list[str]]) -> Iterator[PatternSource]:
     """Yield the patterns of relative dates, such as "yesterday" and "3 days ago"."""
     for name, phrases in words.items():
         kind = ASKED if name.startswith("asked ") else RELATIVE
@@ -354,7 +335,7 @@ def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
             yield kind, any_of(phrases), partial(_from_today, unit, int(number))
         elif unit in ("ago", "ahead"):
             pattern = "|".join(re.escape(phrase).replace(r"\#", "#").replace("#", r"(\d{1,3})") for phrase in phrases)
-            yield kind, pattern, partial(_ahead, number, -1 if unit == "ago" else 1)
+            yield kind, pattern, partial(_counted_from_today, number, -1 if unit == "ago" else 1)
         elif unit == "part":
             yield kind, any_of(phrases), partial(_part, number)
         elif unit == "none":
@@ -365,7 +346,7 @@ def _from_today(unit: str, number: int, _match: re.Match[str], today: date) -> T
     return _UNITS[unit](today, number)
 
 
-def _ahead(unit: str, step: int, match: re.Match[str], today: date) -> Time:
+def _counted_from_today(unit: str, step: int, match: re.Match[str], today: date) -> Time:
     count = step * int(next(filter(None, match.groups()), 1))
     time = _UNITS[unit](today, count)
     return replace(time, around=today + timedelta(weeks=count)) if unit == "week" else time
@@ -375,7 +356,7 @@ def _part(part: str, _match: re.Match[str], today: date) -> Time:
     return replace(_days(today, -1 if part == "night" else 0), unit="part", name=part)
 
 
-def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
+def _patterns_with_last(words: Mapping[str, list[str]], language: str) -> Iterator[PatternSource]:
     """Yield the patterns of "last", "this" and "next" with a weekday, month or season."""
     numbers = {unit: _numbers(words, unit) for unit in ("weekday", "month_name", "season")}
     named = "|".join(rf"(?P<{unit}>{any_of(listed)})" for unit, listed in numbers.items() if listed)
@@ -403,7 +384,7 @@ def _numbers(words: Mapping[str, list[str]], kind: str) -> dict[str, int]:
     return {name: number for number in range(13) for name in words.get(f"{kind} {number}", ())}
 
 
-def _dates(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
+def _date_patterns(words: Mapping[str, list[str]], language: str) -> Iterator[PatternSource]:
     """Yield the patterns of dates, months, years, and weekdays in questions."""
     months, days = _numbers(words, "month_name"), _numbers(words, "weekday")
     in_, on = any_of(words.get("in", ())), any_of(words.get("on", ()))
@@ -447,7 +428,7 @@ def _days(today: date, number: int) -> Time:
 
 
 def _next_year(day: date) -> date:
-    """Return the same day of the next year; for 29 February, 1 March."""
+    # For 29 February: 1 March.
     return date(day.year + 1, day.month, 1) + timedelta(days=day.day - 1)
 
 
@@ -457,7 +438,6 @@ def _weeks(today: date, number: int) -> Time:
 
 
 def _weekends(today: date, number: int) -> Time:
-    """Return the weekend `number` weeks after the weekend of this week."""
     saturday = today + timedelta(days=7 * number + _SATURDAY - today.weekday())
     return Time("weekend", saturday, saturday + timedelta(days=2))
 
@@ -497,7 +477,7 @@ def _numeric(match: re.Match[str], today: date) -> Time:
 
 
 def _day(today: date, day: int, month: int, year: int | None) -> Time:
-    """Return a day. If the year is missing, return the latest such day that is not in the future."""
+    """Return a day. Without a year, return the latest such day that is not in the future."""
     first = date(year or today.year, month, day)
     if year is None and first > today:
         first = first.replace(year=today.year - 1)
@@ -505,7 +485,7 @@ def _day(today: date, day: int, month: int, year: int | None) -> Time:
 
 
 def _month(today: date, month: int, year: int | None) -> Time:
-    """Return a month. If the year is missing, return the latest such month that is not in the future."""
+    """Return a month. Without a year, return the latest such month that is not in the future."""
     first = date(year or (today.year if month <= today.month else today.year - 1), month, 1)
     return replace(_months_from(first, 0), recurs="" if year else "year")
 

@@ -33,61 +33,41 @@ _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<\x85\u
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn as an engine receives it.
+    """A turn as an engine receives it."""
 
-    Args:
-        index: position in the window, from 0.
-        role: `user`, `assistant` or `tool`. Engines never receive system turns.
-        content: the text; for a tool turn, its result.
-        created_at: in the person's time zone.
-        tool_name: blank except for tool turns.
-        name: the speaker; blank if the application sends no name.
-        tool_calls: the tool calls of an assistant turn, as JSON; otherwise blank.
-        tokens: estimated size.
-    """
-
-    index: int
-    role: str
-    content: str
-    created_at: datetime
-    tool_name: str = ""
-    name: str = ""
-    tool_calls: str = ""
-    tokens: int = 0
+    index: int  # position in the window, from 0
+    role: str  # `user`, `assistant` or `tool`, never `system`
+    content: str  # of a tool turn: its result
+    created_at: datetime  # in the person's time zone
+    tool_name: str = ""  # of a tool turn
+    name: str = ""  # of the speaker; blank if the application sends no name
+    tool_calls: str = ""  # of an assistant turn, as JSON
+    tokens: int = 0  # estimated
 
 
 def instructions(prompt: str, *, has_turns: bool = True) -> str:
-    """Return the system message, which consists of the active prompt and fixed rules.
-
-    Args:
-        prompt: the text of the active prompt version.
-        has_turns: whether the call includes turns.
-    """
+    """Return the system message: the active prompt, then fixed rules."""
     return f"{prompt.strip()}\n{FENCE.rstrip() if has_turns else ''}{RULES}"
 
 
 def fenced(turns: Sequence[Turn]) -> str:
-    """Return the turns as JSON lines between the fence's marks."""
-    return "\n".join([BEGIN, *(as_data(_fields(turn, told)) for turn, told in _with_times(turns)), END])
+    return "\n".join([BEGIN, *(as_data(_fields(turn, shown)) for turn, shown in _with_times(turns)), END])
 
 
 def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
     """Yield each turn with its time, which is blank if an earlier turn shows almost the same time."""
-    told: datetime | None = None
+    shown: datetime | None = None
     for turn in turns:
         at = turn.created_at
-        if told and told.date() == at.date() and abs(at - told) < PAUSE:
+        if shown and shown.date() == at.date() and abs(at - shown) < PAUSE:
             yield turn, ""
         else:
-            told = at
+            shown = at
             yield turn, f"{at:%Y-%m-%d %H:%M}"
 
 
 def as_data(value: object) -> str:
-    """Return a value as one line of JSON, without invisible characters.
-
-    Text in the value can't imitate a mark, a line break or a control token.
-    """
+    """Return a value as one line of JSON in which no text can imitate a mark, a line break or a control token."""
     text = without_invisible(json.dumps(value, ensure_ascii=False))
     return text.translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")
 

@@ -113,7 +113,7 @@ class _Budget:
             raise httpcore2.ReadTimeout("the deadline has passed")
         return left
 
-    def take(self, count: int) -> None:
+    def count_received(self, count: int) -> None:
         self._bytes_left -= count
         if self._bytes_left < 0:
             raise TooLarge
@@ -156,14 +156,14 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 class _BoundedStream(httpcore2.NetworkStream):
-    """A connection that uses the budget's deadline instead of the timeouts of its caller."""
+    """A connection with the deadline of a budget instead of its caller's timeouts."""
 
     def __init__(self, stream: httpcore2.NetworkStream, budget: _Budget) -> None:
         self._stream, self._budget = stream, budget
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         data = self._stream.read(max_bytes, self._budget.seconds_left())
-        self._budget.take(len(data))
+        self._budget.count_received(len(data))
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -184,13 +184,7 @@ class _BoundedStream(httpcore2.NetworkStream):
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is part of the public internet.
-
-    An IPv6 address that embeds IPv4 addresses is public if each of them is.
-
-    Args:
-        address: an IPv4 or IPv6 address. Its zone is ignored.
-    """
+    """Return whether an address is public. If it embeds IPv4 addresses, return whether all of these are."""
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address) and (embedded := _embedded(parsed)):
         return all(_is_ordinary(one) for one in embedded)

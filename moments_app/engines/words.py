@@ -1,7 +1,6 @@
 """Split texts into words for comparison, and into lines and speakers."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 # A mark after a word is part of the word if it changes the meaning, as in C++, C# and the blood groups A+ and AB-.
@@ -19,24 +18,20 @@ NAME_WORDS = 3  # maximum words in a speaker's name
 _ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
 # Like `_IN_WORDS`, but an underscore ends a word.
 _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
-ITEM = "- "  # the marker of a list item
+LIST_MARK = "- "  # the marker of a list item
 
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the case-folded words of a text, in order.
-
-    The special case for ASCII text without marks is five times faster.
-    """
+    """Return the case-folded words of a text, in order."""
     has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
-    if text.isascii() and not has_mark:
+    if text.isascii() and not has_mark:  # five times faster
         return text.translate(_IN_WORDS).split()
     return _WORD.findall(text.casefold().replace("−", "-"))
 
 
-def bare(word: str) -> str:
-    """Return a word without its trailing marks."""
+def without_marks(word: str) -> str:
     return word.rstrip("+#-")
 
 
@@ -47,14 +42,13 @@ def plain_words(text: str) -> str:
     return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
 
 
-def without_day(line: str) -> str:
-    """Return a memory line without its dates in brackets."""
+def without_dates(line: str) -> str:
     return _DAY.sub(" ", line)
 
 
-def told_words(line: str) -> str:
+def undated_words(line: str) -> str:
     """Return the words of a memory line except its dates. Words are between spaces, so that `in` finds whole words."""
-    return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
+    return f" {' '.join(words_of(without_dates(line).replace('_', ' ')))} "
 
 
 def speaker_of(content: str) -> str:
@@ -63,17 +57,12 @@ def speaker_of(content: str) -> str:
     return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
 
 
-def is_assistants(role: str, speaker: str) -> bool:
-    """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person.
-
-    Args:
-        speaker: as returned by `speaker_of`.
-    """
+def is_from_assistant(role: str, speaker: str) -> bool:
+    """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person."""
     return role == "assistant" and (speaker or "assistant").casefold() in _ASSISTANTS
 
 
 def without_speaker(line: str) -> str:
-    """Return a memory line without its list mark and speaker."""
     return _SPEAKER_OF_LINE.sub("", line)
 
 
@@ -85,22 +74,18 @@ class Line:
     heading: str = ""
 
 
-def lines_of(text: str) -> list[Line]:
+def memory_lines(text: str) -> list[Line]:
     """Split a text into list items with their headings, and sentences."""
     lines: list[Line] = []
     heading = ""
     rows = [row.rstrip() for row in text.split("\n") if row.strip()]
     for number, row in enumerate(rows):
         following = rows[number + 1] if number + 1 < len(rows) else ""
-        if row.startswith(ITEM):
+        if row.startswith(LIST_MARK):
             lines.append(Line(row, heading))
-        elif row.endswith(":") and following.startswith(ITEM):
+        elif row.endswith(":") and following.startswith(LIST_MARK):
             heading = row
         else:
             heading = ""
-            lines += _sentences(row)
+            lines += [Line(sentence) for sentence in _SENTENCE_END.split(row)[::2] if sentence]
     return lines
-
-
-def _sentences(row: str) -> Iterable[Line]:
-    return (Line(text) for text in _SENTENCE_END.split(row)[::2] if text)

@@ -1,8 +1,7 @@
-"""The base class of processes, which run as jobs, and a registry of processes by name.
+"""The base class of processes, and their registry.
 
 To add a process, write a subclass of `Process` in a module that is imported at startup, such as the `processes` module
-of an app (see `MomentsAppConfig.ready`). Defining the class registers it. Other modules look up processes only in this
-registry.
+of an app. Defining the class registers it.
 """
 
 from abc import ABC, abstractmethod
@@ -42,17 +41,14 @@ class CannotRun(Refusal):
     """The job can't run with the current configuration, and a retry would not help. The message says what to fix."""
 
 
-class Moved(Exception):
+class InputChanged(Exception):
     """The input has changed since the claim. The job runs again with the current data."""
 
 
-class Waits(Exception):
-    """The job must wait. The attempt doesn't count.
+class PostponeJob(Exception):
+    """The job must wait until a time, or for a circuit. The attempt doesn't count.
 
     Args:
-        until: when to try again.
-        reason: why the job waits, for operators.
-        circuit: the circuit that the job waits for.
         held_by: the kind of wait, if `circuit` is None.
     """
 
@@ -74,7 +70,7 @@ class ClaimLost(Exception):
 
 
 class UnknownProcess(Exception):
-    """This release has no process with the given name."""
+    pass
 
 
 # --- the estimated work of sessions ---
@@ -82,39 +78,27 @@ class UnknownProcess(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """The amount of work that sessions need from a process, as database expressions over sessions.
-
-    Args:
-        engine: the engine that the process calls.
-        calls: the number of calls, as an aggregate.
-        tokens: the total tokens of the turns that the calls receive.
-        usual_answer: the assumed tokens of an answer, used until enough calls are recorded.
-        prompt_tokens: the tokens that each call receives in addition to turns: the prompt and known data.
-        purpose: the purpose of the calls, if the process has no prompt.
-    """
+    """The amount of work that sessions need from a process. `calls` and `tokens` are aggregates over sessions."""
 
     engine: str
     calls: Combinable
-    tokens: Combinable
-    usual_answer: int
-    prompt_tokens: int
-    purpose: str = ""
+    tokens: Combinable  # of the turns that the calls receive
+    usual_answer: int  # assumed tokens of an answer, until enough calls are recorded
+    prompt_tokens: int  # tokens that each call receives in addition to turns
+    purpose: str = ""  # of the calls, if the process has no prompt
 
 
-def settling_combines() -> bool:
-    """Return whether settling sends all due work of a session in one combined call.
-
-    If so, the combined call has an estimate of its own.
-    """
+def settling_is_one_call() -> bool:
+    """Return whether settling sends all due work of a session in one call, which has its own estimate."""
     return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
 
 def tokens_of(turns: Combinable) -> Combinable:
-    """Return the estimated tokens of a number of turns, from the session's average per turn."""
+    """Return the estimated tokens of turns, from the session's average."""
     return Cast(F("total_tokens"), FloatField()) / F("message_count") * turns
 
 
-def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
+def turns_to_estimate(waiting: F | Combinable, *, everything: bool) -> Combinable:
     """Return the number of a session's turns to include in an estimate: all turns, or only the waiting ones."""
     return F("message_count") if everything else waiting
 
@@ -124,13 +108,9 @@ def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """The input of a run, as returned by `Process.claim`. Each process has its own subclass.
+    """The input of a run, as returned by `Process.claim`. Each process has its own subclass."""
 
-    Args:
-        prompt_version: the prompt that the engine uses; None if there is no prompt.
-    """
-
-    prompt_version: PromptVersion | None
+    prompt_version: PromptVersion | None  # None: the process has no prompt
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version)
@@ -138,14 +118,14 @@ class ProcessInput:
     def prompt_for(self, purpose: str) -> PromptVersion | None:
         return self.prompt_version
 
-    def of_one_call(self) -> Self:
+    def for_first_call(self) -> Self:
         """Return the part of this input that the first call to the engine receives."""
         return self
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing of a sweep: every N minutes, or daily at a time of day in UTC."""
+    """When a sweep runs: every N minutes, or daily at a time in UTC."""
 
     minutes: int | None = None
     daily_at: time | None = None
@@ -159,17 +139,15 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The result of a sweep: the number of jobs queued, or with `dry_run`, the number of due jobs."""
-
-    jobs: int
+class QueuedJobs:
+    jobs: int  # with `dry_run`, the number of jobs that would be queued
 
     def __str__(self) -> str:
         return f"jobs: {self.jobs}"
 
 
 class Lane(IntEnum):
-    """The urgency of jobs. Workers of a lane also claim more urgent jobs, but never less urgent ones."""
+    """The urgency of jobs, most urgent first."""
 
     SCHEDULED = 0  # tasks: function calls, from a schedule or once
     WAITED = 1  # a user waits for it: summaries, digests
@@ -199,23 +177,15 @@ class Process(ABC, Generic[Input, Answer]):
     """A kind of job, in three steps: claim, think, commit. Instances have no state.
 
     A subclass with a `name` is registered. A subclass without one is a base for others.
-
-    Attributes:
-        name: the name in the table of jobs. Don't change it once there are jobs.
-        title: the name in the admin.
-        makes: what is missing while the process doesn't run, in an operator's words, such as `rebuilt moments`.
-        prompt_purpose: the purpose of the prompts that operators can try with this process; blank if there are none.
-        is_upkeep: whether housekeeping deletes completed jobs, because they are of no further use.
-        sweep_timing: when the schedule named after the process calls `sweep`; None if there is no sweep.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str] = ""
-    makes: ClassVar[str] = ""
-    prompt_purpose: ClassVar[str] = ""
-    is_upkeep: ClassVar[bool] = False
+    name: ClassVar[str]  # in the table of jobs; don't change it once there are jobs
+    title: ClassVar[str] = ""  # in the admin
+    makes: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
+    prompt_purpose: ClassVar[str] = ""  # of the prompts that operators can try with this process
+    is_upkeep: ClassVar[bool] = False  # whether housekeeping deletes completed jobs
     lane: ClassVar[Lane] = Lane.BUILD
-    sweep_timing: ClassVar[Timing | None] = None
+    sweep_timing: ClassVar[Timing | None] = None  # when the schedule named after the process calls `sweep`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -223,56 +193,39 @@ class Process(ABC, Generic[Input, Answer]):
             _register(cls)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the caller of the engine or embedder that the job needs, or None if the job needs neither."""
+        """Return the caller of the engine or embedder that the job needs, or None."""
         return None
 
-    def alike(self, job: Job) -> JobQuerySet:
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
         """Return the jobs of this process that need the same engine as this job."""
         return Job.objects.filter(process=self.name)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Do work before the claim, outside any transaction. Return `Skipped` to skip the claim."""
+        """Do work before the claim, outside any transaction."""
         return None
 
     @abstractmethod
     def claim(self, job: Job) -> Input | Skipped:
-        """Read the input, inside a transaction. Return `Skipped` if there is nothing to do.
-
-        Raises:
-            CannotRun: the job can't run with the current configuration.
-        """
+        """Read the input, inside a transaction. May raise `CannotRun`."""
 
     @abstractmethod
     def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
-        """Call the engine. This runs without a transaction or a connection, so don't read or write rows.
+        """Call the engine, without a transaction or a connection, so don't read or write rows. May raise `EngineError`.
 
         Args:
             engine: the opened engine; None if `caller` returns None.
-            progress: a function to call with the numbers of finished steps and of all steps.
-
-        Raises:
-            EngineError: the engine did not return a valid answer.
         """
 
     @abstractmethod
     def commit(self, job: Job, input: Input, answer: Answer) -> None:
-        """Write everything and complete the job, inside a transaction.
-
-        Raises:
-            ClaimLost: the job was taken over or canceled, or its subject was deleted.
-            Moved: the claimed data has changed since the claim.
-        """
+        """Write everything and complete the job, inside a transaction. May raise `ClaimLost` and `InputChanged`."""
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
         """Return whether a session's appended messages make a run due. Called for each append."""
         return False
 
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
-        """Queue the runs that new messages make due, in the append's transaction. If none are due, run no query.
-
-        Args:
-            appended: the sessions, each with its new messages.
-        """
+        """Queue the runs that new messages make due, in the append's transaction. If none are due, run no query."""
         due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
         return Job.objects.request_each(self.name, list(due), requested_by="append")
 
@@ -284,18 +237,11 @@ class Process(ABC, Generic[Input, Answer]):
         return 0
 
     def rewind(self, job: Job) -> bool:
-        """Undo the latest run, so that a trial can repeat it. The trial's transaction is rolled back.
-
-        Return False if there was no run.
-        """
+        """Undo the latest run, so that a trial can repeat it. Return False if there was no run."""
         return False
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Return the workload of sessions, or None if the process has no estimate.
-
-        Args:
-            everything: estimate all work, as if none was done yet, instead of only the waiting work.
-        """
+        """Return the estimated work of sessions: all work, or only the waiting work. None: there is no estimate."""
         return None
 
     def sweep(self, *, dry_run: bool = False) -> object:
@@ -331,11 +277,7 @@ def names_in(lane: Lane) -> list[str]:
 
 
 def process_named(name: str) -> AnyProcess:
-    """Return the process with this name.
-
-    Raises:
-        UnknownProcess: there is no process with this name.
-    """
+    """Return the process with this name, or raise `UnknownProcess`."""
     try:
         return _registered[name]()
     except KeyError:
@@ -351,23 +293,17 @@ def process_for_purpose(purpose: str) -> AnyProcess | None:
 
 
 def session_of(job: Job) -> Session:
-    """Return a job's session. Use it for processes whose jobs always have one."""
     assert job.session is not None
     return job.session
 
 
 def stream_of(job: Job) -> MemoryStream:
-    """Return a job's stream. Use it for processes whose jobs always have one."""
     assert job.stream is not None
     return job.stream
 
 
-def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
-    """Return the active version of a prompt for the application of a session or stream.
-
-    Raises:
-        CannotRun: there is no active version. The message contains the URI.
-    """
+def active_prompt(uri: str, subject: Session | MemoryStream) -> PromptVersion:
+    """Return the active version of a prompt for the subject's application, or raise `CannotRun`."""
     try:
         return PromptResource.objects.version_in_force(uri, subject.application_pk)
     except PromptResource.DoesNotExist as error:
@@ -375,37 +311,25 @@ def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """A `Progress` that does nothing, for steps that don't report progress."""
+    pass
 
 
 def locked_session(job: Job) -> Session:
-    """Lock the job's session for the commit.
-
-    Raises:
-        ClaimLost: the job was taken over, or the session was deleted.
-        Moved: turns of the session were retracted or restored since the claim.
-    """
+    """Lock the job's session for the commit. May raise `ClaimLost` and `InputChanged`."""
     claimed = session_of(job)
     session = Session.objects.locked().filter(pk=claimed.pk).first()
     if session is None or not job.is_claimed():
         raise ClaimLost
     if session.retraction_count != claimed.retraction_count:
-        raise Moved("Turns were retracted while the engine was working.")
+        raise InputChanged("Turns were retracted while the engine was working.")
     return session
 
 
-def refuse_corrected(user_id: int, corrections: CorrectionState) -> None:
-    """Lock a person to prevent concurrent corrections, and check that no fact was corrected since the claim.
-
-    Args:
-        corrections: the state of the person's corrections at the start of the claim.
-
-    Raises:
-        Moved: facts were corrected, or a correction was undone, since the claim.
-    """
+def check_corrections(user_id: int, corrections: CorrectionState) -> None:
+    """Lock a person to prevent concurrent corrections. Raise `InputChanged` if there were any since the claim."""
     user = UserProfile.objects.locked().get(pk=user_id)
     if Correction.objects.for_user(user).state() != corrections:
-        raise Moved("Facts were corrected while the engine was working.")
+        raise InputChanged("Facts were corrected while the engine was working.")
 
 
 def complete(job: Job, event: str, result: dict[str, Any]) -> None:

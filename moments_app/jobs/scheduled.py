@@ -1,4 +1,4 @@
-"""Tasks are jobs that call a function, on a schedule or once. They have their own lane.
+"""Tasks: jobs that call a function, on a schedule or once.
 
 django-q2 stores the schedules and finds the due ones. Its broker is the table of jobs (`JobBroker`). While a task is
 open, the same task is not queued again.
@@ -16,18 +16,16 @@ from django_q.brokers import Broker
 from django_q.models import Schedule
 from django_q.signing import SignedPackage
 
-from moments_app.jobs.process import Lane, Process, ProcessInput, Progress, Waits
+from moments_app.jobs.process import Lane, PostponeJob, Process, ProcessInput, Progress
 from moments_app.models import Job
 from moments_app.models.job import TASK
 from sessions_app.clock import database_now
 from sessions_app.retention.archive_files import ArchiveError
 
-STORAGE_AGAIN = timedelta(hours=1)  # delay of a retry after the storage failed
+STORAGE_PAUSE = timedelta(hours=1)  # delay of a retry after the storage failed
 
 
 class JobBroker(Broker):  # type: ignore[misc]
-    """A broker for django-q2 that queues jobs."""
-
     def enqueue(self, package: str) -> str:
         task = SignedPackage.loads(package)
         name = task.get("group") or name_of(task["func"], *task["args"], **task["kwargs"])
@@ -44,11 +42,10 @@ def name_of(function: str, *args: Any, **kwargs: Any) -> str:
 
 
 def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
-    """Queue the call of a function, in the caller's transaction.
+    """Queue the call of a function, given by its dotted path, in the caller's transaction.
 
     Args:
-        function: the dotted path of the function.
-        args: the arguments, which must be valid JSON.
+        args: must be valid JSON.
         user_id: primary key of the person whose data the function handles.
     """
     name = name_of(function, *args)
@@ -69,7 +66,7 @@ class RunTask(Process[ProcessInput, None]):
         try:
             import_string(function)(*args, **kwargs)
         except ArchiveError as error:
-            raise Waits(database_now() + STORAGE_AGAIN, str(error), held_by=Job.Held.BACKOFF) from error
+            raise PostponeJob(database_now() + STORAGE_PAUSE, str(error), held_by=Job.Held.BACKOFF) from error
 
     def claim(self, job: Job) -> ProcessInput:
         return ProcessInput(prompt_version=None)

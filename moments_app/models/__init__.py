@@ -3,18 +3,16 @@
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.circuit import Circuit
 from moments_app.models.context_receipt import ContextReceipt, ContextUsage, OwnText, ServedLine
-from moments_app.models.correction import Contradiction, CorrectedTurn, Correction
+from moments_app.models.correction import Cause, Contradiction, CorrectedTurn, Correction, StatementChange
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, ItemEmbedding, MomentEmbedding, TurnEmbedding
-from moments_app.models.engine_call import EngineCall, KeptExchange
+from moments_app.models.engine_call import EngineCall, FailureGroup, FailureHour, KeptExchange
 from moments_app.models.entity import Entity, EntityLink
-from moments_app.models.failure import FailureGroup, FailureHour
 from moments_app.models.job import Job
 from moments_app.models.known_person import KnownPerson
 from moments_app.models.moment import EpisodeDraft, Moment
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
-from moments_app.models.statement_change import Cause, StatementChange
 from moments_app.models.stored_item import StoredItem
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary

@@ -19,12 +19,13 @@ from django.db.models.functions import Greatest
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
-from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
+from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements.dates import plan_ends, start_in
 from moments_app.engines.words import words_of
+from moments_app.models.correction import SHOWN_COLUMNS, Cause, StatementChange
 from moments_app.models.job import Job
 from moments_app.models.known_person import SELF, KnownPerson
 from moments_app.models.prompt import PromptVersion
-from moments_app.models.statement_change import SHOWN, Cause, StatementChange
 from moments_app.models.stream import LESSONS, MemoryStream
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
@@ -34,10 +35,10 @@ BY_DATE = "date"  # value of `ended_by` for a plan whose day has passed
 BY_IMPORT = "import:"  # prefix of `written_by` and `ended_by` for facts of another system
 SHARED_NAMES_NOBODY = "Send a shared item without related_users. Shared items can't name people."
 # Attributes of texts that a client or operator wrote into a profile. The last two can have many values.
-OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
+PROFILE_ATTRIBUTES = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
 PINNED_TEXT = "text"  # attribute of a text that a client or operator pinned to a stream
-WRITTEN = (*OF_PROFILE, PINNED_TEXT)
-WHOLE = (SUMMARY, PINNED_TEXT)  # attributes of texts with several sentences instead of one fact
+WRITTEN_ATTRIBUTES = (*PROFILE_ATTRIBUTES, PINNED_TEXT)
+TEXT_ATTRIBUTES = (SUMMARY, PINNED_TEXT)  # attributes of texts with several sentences instead of one fact
 _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
 # The kinds of statements that are listed as entities.
@@ -50,11 +51,10 @@ CHANGED = Greatest("formed_at", "ended_at")  # when a statement was said or writ
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
 
 
-def held_at(columns: str, time: str) -> str:
-    """Return the SQL condition that a statement was known to be true at a time.
+def true_at(columns: str, time: str) -> str:
+    """Return the SQL condition that a statement was known to be true at a time: it was made, and no end was known.
 
-    By then the statement had been made, and no end was known. The database functions for searches as of a given time
-    contain the same condition.
+    The database functions for searches as of a given time contain the same condition.
 
     Args:
         columns: the prefix of the columns, such as `atom.`.
@@ -67,8 +67,8 @@ def held_at(columns: str, time: str) -> str:
     )
 
 
-class HeldAt(Func):
-    """The condition `held_at` as an expression for querysets."""
+class TrueAt(Func):
+    """The condition `true_at` as an expression for querysets."""
 
     output_field = models.BooleanField()
 
@@ -80,7 +80,7 @@ class HeldAt(Func):
     ) -> tuple[str, list[Any]]:
         column, time = self.get_source_expressions()
         table = compiler.quote_name_unless_alias(cast("Col", column).alias)
-        sql = held_at(f"{table}.", "%s")
+        sql = true_at(f"{table}.", "%s")
         return f"({sql})", [cast("Value", time).value] * sql.count("%s")
 
 
@@ -89,19 +89,18 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(" ".join(words_of(text)).encode()).hexdigest()
 
 
-def hash_of_id(atom_id: uuid.UUID) -> str:
-    """Return the `content_hash` of a task, goal or problem that a client wrote: two of them may have the same words."""
+def id_hash(atom_id: uuid.UUID) -> str:
+    """Return the `content_hash` of an entity that a client wrote, because two of them may have the same words."""
     return hashlib.sha256(str(atom_id).encode()).hexdigest()
 
 
 def profile_sentence(attribute: str, text: str) -> str:
-    """Return the sentence stored for a text in a profile or a stream."""
     return _SENTENCES.get(attribute, "{}").format(text)
 
 
 def _text_of(attribute: str, sentence: str) -> str:
     before, _, after = _SENTENCES.get(attribute, "").partition("{}")
-    return sentence.removeprefix(before).removesuffix(after) if attribute not in WHOLE else ""
+    return sentence.removeprefix(before).removesuffix(after) if attribute not in TEXT_ATTRIBUTES else ""
 
 
 class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
@@ -127,8 +126,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
             .candidates()
             .filter(user=OuterRef("user"), content_hash=OuterRef("content_hash"), stream__name=OuterRef("stream__name"))
         )
-        told_by_agent = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
-        return self.active().candidates().filter(reviewed_at=None).exclude(told_by_agent)
+        in_agent_shard = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
+        return self.active().candidates().filter(reviewed_at=None).exclude(in_agent_shard)
 
     def seen_by(self, user: UserProfile | None) -> Self:
         """Return the items visible to a person: their own items, and shared items that are not evicted."""
@@ -136,24 +135,21 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(shared | Q(user=user) if user else shared)
 
     def about(self, user: UserProfile) -> Self:
-        """Return items that list a person of the same application in `related_users`."""
         return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
-    def like(self, atom: "MemoryAtom") -> Self:
+    def duplicates_of(self, atom: "MemoryAtom") -> Self:
         """Return the active item with the same words, stream and owner as this one, if there is one."""
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def statements_of(self, user: UserProfile | None) -> Self:
-        """Return a person's facts and observations, except evicted ones."""
         return self.findable().filter(user=user)
 
-    def holding(self) -> Self:
+    def current(self) -> Self:
         """Return the facts not known to have ended."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
-        """Return the current plans with a day."""
-        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
+        return self.current().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
         """Return plans whose day has passed, but which are not marked as ended yet."""
@@ -161,7 +157,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def as_of(self, time: datetime) -> Self:
         """Return the statements that were known to be true at a time."""
-        return self.findable().filter(HeldAt(time))
+        return self.findable().filter(TrueAt(time))
 
     def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
         """Return the history of a person's attribute: its facts, oldest first.
@@ -169,8 +165,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         Exclude wrong facts, and facts ended by an import, because the order in which they were learned doesn't show
         which fact replaced them.
         """
-        said = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
-        return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
+        facts = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
+        return facts.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:
         """Return items that a client or operator wrote directly. They have no source turns."""
@@ -205,7 +201,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.waiting().filter(consolidated_at=None)
 
     def of_profile(self) -> Self:
-        return self.filter(attribute__in=OF_PROFILE)
+        return self.filter(attribute__in=PROFILE_ATTRIBUTES)
 
     def about_user(self) -> Self:
         """Return statements about the user, including those about relatives and friends."""
@@ -220,11 +216,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def in_profile(self) -> Self:
         """Exclude directly written texts. Order the other items by pinned first, then by worth, then newest first."""
-        return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
+        return self.exclude(attribute__in=WRITTEN_ATTRIBUTES).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
-    def standing(self, stream: MemoryStream) -> Self:
+    def in_contexts(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, which every context includes. Searches find the others."""
-        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
+        facts = (
+            self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN_ATTRIBUTES)
+        )
         return facts.newest_first()[: stream.fact_buffer_max]
 
     def unpinned(self) -> Self:
@@ -238,12 +236,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.annotate(rag_indexed=Exists(vectors))
 
     def change(self, action: str, cause: Cause, **columns: Any) -> int:
-        """Update statements, and record the changes in their history. Return the number of statements.
-
-        Args:
-            action: one of `StatementChange.Action`.
-            cause: who changes the statements, and why.
-        """
+        """Update statements, and record the changes in their history. Return the number of statements."""
         atoms = list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
         self.model.objects.filter(pk__in=[atom.pk for atom in atoms]).update(**columns)
         values = {
@@ -268,7 +261,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def newest_first(self) -> Self:
         return self.order_by("-formed_at", "-id")
 
-    def said_before(self, atom: "MemoryAtom") -> Self:
+    def older_than(self, atom: "MemoryAtom") -> Self:
         """Return the items that follow this one in the order of `newest_first`."""
         earlier = Q(formed_at__lt=atom.formed_at) | Q(formed_at=atom.formed_at, pk__lt=atom.pk)
         return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last condition makes PostgreSQL use the index
@@ -621,7 +614,6 @@ class MemoryAtom(Searched):
         return self.content[:80]
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save the item with the hash of its content, which identifies duplicates in the stream."""
         self._set_hash()
         super().save(*args, **kwargs)
 
@@ -632,13 +624,12 @@ class MemoryAtom(Searched):
     @property
     def is_listed(self) -> bool:
         """True if a client wrote or reworded it as a task, goal or problem."""
-        return self.content_hash == hash_of_id(self.atom_id)
+        return self.content_hash == id_hash(self.atom_id)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
-        """Save an edit, and record its changes in the history."""
         was = MemoryAtom.objects.get(pk=self.pk)
         self.save(update_fields=update_fields)
-        before = {name: getattr(was, name) for name in SHOWN if getattr(was, name) != getattr(self, name)}
+        before = {name: getattr(was, name) for name in SHOWN_COLUMNS if getattr(was, name) != getattr(self, name)}
         StatementChange.objects.record(StatementChange.Action.EDITED, cause, [(self, before)])
 
     def describe(self) -> Self:
@@ -647,19 +638,19 @@ class MemoryAtom(Searched):
             return self
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
-        if self.attribute in WRITTEN:
+        if self.attribute in WRITTEN_ATTRIBUTES:
             self.value = _text_of(self.attribute, self.content)[:255]
-            self.kind = self.Kind.OTHER if self.attribute in WHOLE else self.Kind.PREFERENCE
+            self.kind = self.Kind.OTHER if self.attribute in TEXT_ATTRIBUTES else self.Kind.PREFERENCE
             return self
-        said = statement_of(self.content)
-        if said:
-            self.subject, self.attribute = said.subject[:255], said.attribute[:64]
+        statement = statement_of(self.content)
+        if statement:
+            self.subject, self.attribute = statement.subject[:255], statement.attribute[:64]
         else:  # keep the engine's subject if the content still contains it
             self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
-        self.value = said.value[:255] if said and not said.is_over else ""
-        if said and self.valid_from is None:
-            begins = self.formed_at if said.is_new else None
-            self.valid_from = since_in(self.content, self.formed_at, self.zone) or begins
+        self.value = statement.value[:255] if statement and not statement.is_over else ""
+        if statement and self.valid_from is None:
+            begins = self.formed_at if statement.is_new else None
+            self.valid_from = start_in(self.content, self.formed_at, self.zone) or begins
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)
@@ -674,7 +665,7 @@ class MemoryAtom(Searched):
 
     @property
     def planned_until(self) -> datetime | None:
-        """The end of the plan's day in the person's time zone; None if the item is not a plan or has no day."""
+        """The end of the plan's day in the person's time zone; None if the item is no plan or has no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
         return plan_ends(self.content, self.formed_at, self.zone)
@@ -686,7 +677,7 @@ class MemoryAtom(Searched):
     def clean(self) -> None:
         """Check the unique constraint. Django can't, because the hash is not a field of the form."""
         self._set_hash()
-        same = MemoryAtom.objects.like(self)
+        same = MemoryAtom.objects.duplicates_of(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
             raise ValidationError({"content": "The memory text already has an item with these words."})
         if self.related_users and self.user_id is None:
@@ -706,5 +697,4 @@ class MemoryAtom(Searched):
 
     @property
     def uris(self) -> set[str]:
-        """The addresses under which contexts show the item."""
         return {f"{ATOMS}{self.atom_id}"} | ({f"{ENTITIES}{self.atom_id}"} if self.kind in ENTITY_KINDS else set())

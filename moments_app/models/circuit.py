@@ -1,6 +1,6 @@
 """Circuit breakers. While an engine fails, its jobs are held, and one job at a time calls the engine as a probe.
 
-`About` describes the kinds of failures and their consequences. A failure caused by a text or an answer affects only its
+`Cause` describes the kinds of failures and their consequences. A failure caused by a text or an answer affects only its
 job. A rejected credential opens the circuit at once. Overload and network failures open it if calls about two people
 fail and no call succeeds in between. If both calls are about one person, the circuit opens only for this person,
 because their text may be the cause. A successful call closes the circuit, and all held jobs become due.
@@ -27,25 +27,24 @@ from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from moments_app.engines import Caller
-from moments_app.engines.interface import ABOUT, About, CallRecord
+from moments_app.engines.interface import CAUSES, CallRecord, Cause
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 
-OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CREDENTIAL, About.LOAD, About.NETWORK))
-AWAY = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
+OUTAGE = frozenset(kind for kind, about in CAUSES.items() if about in (Cause.CREDENTIAL, Cause.LOAD, Cause.NETWORK))
+UNREACHABLE = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
 PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables circuits
 FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
 MAX_PEOPLE = 100  # maximum people in each list of a circuit
-LONE = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
+GIVE_UP_AFTER = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
 
 logger = structlog.get_logger(__name__)
 
 
 def interval() -> timedelta:
-    """Return the time between two probes. Zero means that circuits are disabled."""
     return timedelta(seconds=PROBE_SECONDS)
 
 
@@ -67,12 +66,11 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.annotate(held=Coalesce(Subquery(number), 0))
 
     def at_endpoint_of(self, work: str) -> Self:
-        """Return the circuits of the endpoint that does this kind of work."""
-        return self.filter(work__in=_works_beside(work))
+        return self.filter(work__in=_works_at_endpoint_of(work))
 
-    def away(self) -> Self:
+    def unreachable(self) -> Self:
         """Return the circuits that hold all jobs because their endpoint is down."""
-        return self.open().filter(holds_all=True, reason__in=AWAY)
+        return self.open().filter(holds_all=True, reason__in=UNREACHABLE)
 
     def locked(self, engine: str, work: str) -> "Circuit":
         """Lock the endpoint's circuits in a fixed order. Return the circuit of this engine and kind of work."""
@@ -80,10 +78,9 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
     def open_of(self, caller: Caller) -> "Circuit | None":
-        """Return the circuit of an engine and its kind of work, if it is open."""
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
 
-    def is_sound(self, caller: Caller) -> bool:
+    def is_healthy(self, caller: Caller) -> bool:
         """Return whether the engine's last call succeeded, as far as is known."""
         return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
 
@@ -94,25 +91,20 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         found = list(self.open().filter(engine=engine))
         if any(circuit.holds_all and not circuit.is_probe_due for circuit in found if not circuit.is_of_queries):
             return True
-        return any(not circuit.take_probe() for circuit in found if circuit.is_of_queries)
+        return any(not circuit.reserve_probe() for circuit in found if circuit.is_of_queries)
 
-    def note(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
-        """Open, close or update the circuit of an engine after a call.
-
-        Args:
-            work: the call's kind of work, a `Circuit.Work`.
-            job: the job that made the call; None for a request.
-        """
-        if call.is_broken_off or call.is_beside or not interval():
+    def record(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
+        """Open, close or update the circuit of an engine after a call. `job` is None for a call in a request."""
+        if call.is_aborted or call.is_parallel or not interval():
             return
         this = self.filter(engine=call.engine, work=work)
         if call.error_kind in OUTAGE:
             insert_if_missing(Circuit(engine=call.engine, work=work))
             with transaction.atomic():
-                self.locked(call.engine, work).failed(call, job)
+                self.locked(call.engine, work).record_failure(call, job)
         elif this.filter(~Q(state=Circuit.State.CLOSED, failures=0) | _isolates(job)).exists():
             with transaction.atomic():
-                self.locked(call.engine, work).answered(job)
+                self.locked(call.engine, work).record_success(job)
 
     def send_probes(self) -> bool:
         """For each open circuit with a due probe, make one held job due. Circuits that failed recently come last.
@@ -120,31 +112,28 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         Returns:
             True if a circuit is open.
         """
-        left_alone = self.open().order_by("last_failure_at")
-        if not left_alone.exists():
+        open_circuits = self.open().order_by("last_failure_at")
+        if not open_circuits.exists():
             return False
         if not interval():
-            for circuit in left_alone:
+            for circuit in open_circuits:
                 circuit.close("settings")
         else:
-            for circuit in left_alone.filter(next_probe_at__lte=Now()):
+            for circuit in open_circuits.filter(next_probe_at__lte=Now()):
                 circuit.send_probe()
         return True
 
 
 def _isolates(job: Job | None) -> Q:
-    """Return the condition for circuits that have isolated the person of a job."""
     return Q(isolated__contains=[job.subject]) if job else Q()
 
 
 def is_one_endpoint() -> bool:
-    """Return whether the language model and the embeddings have the same endpoint."""
     addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
     return len(addresses) == 1 and not settings.EMBEDDING.is_embedded
 
 
-def _works_beside(work: str) -> list[str]:
-    """Return the kinds of work whose circuits share an endpoint with this one. Circuits of queries share none."""
+def _works_at_endpoint_of(work: str) -> list[str]:
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
 
@@ -220,14 +209,12 @@ class Circuit(models.Model):
         return self.state == Circuit.State.OPEN
 
     @property
-    def is_away(self) -> bool:
-        """True if all jobs wait because the endpoint is down."""
-        return self.is_open and self.holds_all and self.reason in AWAY
+    def is_unreachable(self) -> bool:
+        return self.is_open and self.holds_all and self.reason in UNREACHABLE
 
     @property
-    def beside(self) -> CircuitQuerySet:
-        """The other open circuits of the same endpoint."""
-        return Circuit.objects.at_endpoint_of(self.work).away().exclude(pk=self.pk)
+    def other_unreachable(self) -> CircuitQuerySet:
+        return Circuit.objects.at_endpoint_of(self.work).unreachable().exclude(pk=self.pk)
 
     @property
     def is_probe_due(self) -> bool:
@@ -248,21 +235,20 @@ class Circuit(models.Model):
         """Return whether the circuit holds a job, unless the job is the probe."""
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
-    def gives_up(self, job: Job) -> bool:
+    def should_fail(self, job: Job) -> bool:
         """Return whether to fail a job permanently, because only its person's calls have failed for a day."""
-        before = timezone.now() - LONE
+        before = timezone.now() - GIVE_UP_AFTER
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
-    def admits(self, job: Job) -> bool:
+    def allows(self, job: Job) -> bool:
         """Return whether a job may call the engine. A held job may call it only as the probe.
 
         If a probe is due and no other person's job is held, this job becomes the probe.
         """
         is_probe = self.is_probing and self.probe == job.pk
-        return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
+        return is_probe or not self.holds(job) or (not self._holds_others(job) and self.reserve_probe(job))
 
     def _holds_others(self, job: Job) -> bool:
-        """Return whether the circuit holds jobs about other people."""
         return bool(self._held().exclude(about=job.subject).exists())
 
     def _held(self) -> Any:
@@ -290,7 +276,7 @@ class Circuit(models.Model):
 
     # --- probes ---
 
-    def take_probe(self, job: Job | None = None) -> bool:
+    def reserve_probe(self, job: Job | None = None) -> bool:
         """Reserve the probe if it is due. If the endpoint is down, postpone the probes of its other circuits.
 
         Return whether the probe was reserved. Only one of several concurrent callers succeeds.
@@ -299,22 +285,22 @@ class Circuit(models.Model):
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
         who = {"probe": job.pk, "probe_subject": job.subject, "is_probing": True} if job else {}
         with transaction.atomic():
-            if self.is_away:
+            if self.is_unreachable:
                 Circuit.objects.locked(self.engine, self.work)
             taken = bool(due.update(next_probe_at=now + interval(), **who))
-            if taken and self.is_away:
-                self._put_off_beside(now + interval())
+            if taken and self.is_unreachable:
+                self._postpone_other_probes(now + interval())
         return taken
 
-    def _put_off_beside(self, until: datetime) -> None:
+    def _postpone_other_probes(self, until: datetime) -> None:
         """Postpone the probes of the endpoint's other circuits, which the caller has locked."""
-        self.beside.filter(next_probe_at__lt=until).update(next_probe_at=until)
+        self.other_unreachable.filter(next_probe_at__lt=until).update(next_probe_at=until)
 
     @transaction.atomic
     def send_probe(self) -> None:
         """Make the next held job due as a probe. Prefer jobs of people whose calls have not failed."""
         job = self._next_probe()
-        if job and self.take_probe(job):
+        if job and self.reserve_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
 
     def _next_probe(self) -> Job | None:
@@ -334,7 +320,7 @@ class Circuit(models.Model):
         )
         return next((job for way in (*ways, Q()) if (job := jobs.filter(way).first())), None)
 
-    def give_back_probe(self, job: Job) -> None:
+    def release_probe(self, job: Job) -> None:
         """Make the next probe due now, because this job ended without calling the engine."""
         unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
         unused.update(next_probe_at=Now(), is_probing=False)
@@ -348,11 +334,11 @@ class Circuit(models.Model):
         """
         if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=Now()):
             raise NotOpen
-        self._tell("circuit_tried", actor)
+        self._log("circuit_tried", actor)
 
     # --- effects of calls; the row is locked ---
 
-    def failed(self, call: CallRecord, job: Job | None) -> None:
+    def record_failure(self, call: CallRecord, job: Job | None) -> None:
         """Count a failed call. Open the circuit if there are enough failures.
 
         While the circuit is closed, failures of isolated people are ignored.
@@ -365,10 +351,10 @@ class Circuit(models.Model):
         self.failures += 1
         self.reason, self.error, self.last_failure_at = call.error_kind, call.error, database_now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
-        is_at_once = ABOUT[call.error_kind] == About.CREDENTIAL
-        is_away = call.error_kind in AWAY and self.beside.exists()
-        if is_at_once or is_away or self.failures > 1:
-            self._open(call, job, is_for_all=is_at_once or is_away or self.failing != [subject])
+        is_at_once = CAUSES[call.error_kind] == Cause.CREDENTIAL
+        is_unreachable = call.error_kind in UNREACHABLE and self.other_unreachable.exists()
+        if is_at_once or is_unreachable or self.failures > 1:
+            self._open(call, job, is_for_all=is_at_once or is_unreachable or self.failing != [subject])
         self.failed_job = job.pk if job else None
         self.save()
 
@@ -385,15 +371,15 @@ class Circuit(models.Model):
         if self.is_open:
             return
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
-        if self.is_away:
-            self._put_off_beside(now + first)
+        if self.is_unreachable:
+            self._postpone_other_probes(now + first)
         if job:  # so that other jobs become probes first
             self.probe, self.probe_subject = job.pk, job.subject
         if self.failed_job:  # so that it becomes due together with the others
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
-        self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
+        self._log("circuit_opened", f"job:{job.job_id}" if job else "request")
 
-    def answered(self, job: Job | None) -> None:
+    def record_success(self, job: Job | None) -> None:
         if self.is_open:
             self.close(f"job:{job.job_id}" if job else "request", answered=job)
             return
@@ -420,19 +406,16 @@ class Circuit(models.Model):
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
         """Close the circuit, and make all held jobs due. Return False if it was already closed.
 
-        If only one person's calls failed, and another person's call succeeded, isolate the first person, whose jobs
-        keep their backoff. After an outage, isolate no person.
-
-        Args:
-            answered: the job whose call succeeded.
+        If only one person's calls failed, and the call of the job `answered` succeeded for another person, isolate the
+        first person, whose jobs keep their backoff. After an outage, isolate no person.
         """
         this = Circuit.objects.locked(self.engine, self.work)
         if not this.is_open:
             return False
         now = database_now()
-        if this.is_away:
-            this.beside.update(next_probe_at=now)
-        if this.is_away or len(this.failing) > 1:  # an outage
+        if this.is_unreachable:
+            this.other_unreachable.update(next_probe_at=now)
+        if this.is_unreachable or len(this.failing) > 1:  # an outage
             this.failing = []
         is_lone = answered is not None and len(this.failing) == 1 and this.failing != [answered.subject]
         held = Job.objects.held().filter(circuit=this)
@@ -442,10 +425,10 @@ class Circuit(models.Model):
             this._isolate(answered)
         this.failures, this.failing, this.holds_all, this.is_probing = 0, [], False, False
         this.save()
-        this._tell("circuit_closed", actor)
+        this._log("circuit_closed", actor)
         return True
 
-    def _tell(self, event: str, actor: str) -> None:
+    def _log(self, event: str, actor: str) -> None:
         payload = {"engine": self.engine, "work": self.work, "reason": self.reason}
         Event.objects.create(type=event, actor=actor, payload=payload)
         logger.warning(event, **payload)

@@ -25,8 +25,8 @@ ON CONFLICT (application_id, day) DO UPDATE SET
     context_tokens = counted.context_tokens + excluded.context_tokens,
     transcript_tokens = counted.transcript_tokens + excluded.transcript_tokens
 """
-KEPT = timedelta(days=400)  # lines last served longer ago are not recognized in turns
-REFRESHED = timedelta(days=30)  # minimum time between two updates of a line's date
+RECOGNIZED_FOR = timedelta(days=400)  # lines last served longer ago are not recognized in turns
+REFRESH_INTERVAL = timedelta(days=30)  # minimum time between two updates of a line's date
 
 
 class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
@@ -71,15 +71,11 @@ class ContextReceipt(models.Model):
 
 @dataclass(frozen=True)
 class ContextTokens:
-    """Counts of served contexts and their tokens.
-
-    Args:
-        transcript_tokens: the tokens of the sessions' whole transcripts when the contexts were served.
-    """
+    """Counts of served contexts and their tokens."""
 
     contexts: int = 0
     context_tokens: int = 0
-    transcript_tokens: int = 0
+    transcript_tokens: int = 0  # of the sessions' whole transcripts when the contexts were served
 
     def __add__(self, other: "ContextTokens") -> "ContextTokens":
         return ContextTokens(
@@ -119,7 +115,7 @@ class ContextUsage(models.Model):
 
 class ServedLineQuerySet(models.QuerySet["ServedLine"]):
     def expired(self) -> Self:
-        return self.filter(served_on__lt=timezone.localdate() - KEPT)
+        return self.filter(served_on__lt=timezone.localdate() - RECOGNIZED_FOR)
 
 
 class ServedLine(models.Model):

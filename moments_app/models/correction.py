@@ -1,20 +1,133 @@
-"""Contradictions between facts, and corrections of facts with everything that says the same thing."""
+"""The history of statements, contradictions between facts, and corrections with everything that says the same thing."""
 
 import re
 import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from django.apps import apps
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Count, Max
 from django.utils import timezone
 
-from moments_app.models.atom import MemoryAtom
+from moments_app.models.retraction import ExactEncoder
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.user_profile import OfPersonQuerySet
 
+if TYPE_CHECKING:
+    from moments_app.models.atom import MemoryAtom
+
 CorrectionState = dict[str, int | datetime | None]
+# The columns of a statement that are shown in its history. The others contain primary keys.
+SHOWN_COLUMNS = (
+    "content",
+    "kind",
+    "state",
+    "formed_at",
+    "valid_from",
+    "valid_until",
+    "due_at",
+    "is_wrong",
+    "is_pinned",
+)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The actor and the reason of a change of statements."""
+
+    actor: str  # `key:…`, `operator:…`, `job:…` or the name of a command or schedule
+    reason: str = ""  # see `StatementChange.reason`
+
+
+class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
+    def of_person(self, user: UserProfile) -> Self:
+        return self.filter(user=user, statement__is_candidate=False)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-id")
+
+    def record(self, action: str, cause: Cause, changes: "Iterable[tuple[MemoryAtom, Mapping[str, Any]]]") -> None:
+        """Record statements and the former values of their changed columns, in the transaction that changes them."""
+        self.bulk_create(
+            StatementChange(
+                statement_id=statement.pk,
+                user_id=statement.user_id,
+                action=action,
+                before=before,
+                actor=cause.actor,
+                reason=cause.reason,
+            )
+            for statement, before in changes
+        )
+
+
+class StatementChange(models.Model):
+    class Action(models.TextChoices):
+        EDITED = "edited"
+        MOVED = "moved"
+        CORRECTED = "corrected"
+        WITHDRAWN = "withdrawn"
+        ENDED = "ended"
+        SUPERSEDED = "superseded"
+        REOPENED = "reopened"
+        MERGED = "merged"
+        SPLIT = "split"
+        EVICTED = "evicted"
+        RESTORED = "restored"
+        RETRACTED = "retracted"
+        UNDONE = "undone"
+
+    change_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    statement = models.ForeignKey(
+        "moments_app.MemoryAtom", on_delete=models.CASCADE, related_name="history", db_index=False
+    )
+    user = models.ForeignKey(
+        UserProfile,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="The person to whom the statement belongs. Blank if the statement belongs to a shard.",
+    )
+    action = models.CharField(max_length=16, choices=Action)
+    before = models.JSONField(
+        default=dict, encoder=ExactEncoder, help_text="Names of the changed columns, with the values before the change."
+    )
+    actor = models.CharField(
+        max_length=255,
+        help_text="What changed the statement, such as an API key (key:…), an operator (operator:…) or a job (job:…).",
+    )
+    reason = models.CharField(
+        max_length=255,
+        blank=True,
+        help_text="Reason for the change, for example a correction (correction:…) or a retraction (retraction:…). "
+        "Blank if the action explains the change.",
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = StatementChangeQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["statement", "-id"], name="change_of_statement")]
+
+    def __str__(self) -> str:
+        return f"{self.action} at {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The former values of the changed columns, which an update can restore."""
+        fields = apps.get_model("moments_app", "MemoryAtom")._meta
+        columns = {name: cast("models.Field[Any, Any]", fields.get_field(name)) for name in self.before}
+        return {name: columns[name].to_python(value) for name, value in self.before.items()}
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The former values without primary keys."""
+        return {name: self.before[name] for name in SHOWN_COLUMNS if name in self.before}
 
 
 class ContradictionQuerySet(models.QuerySet["Contradiction"]):
@@ -30,8 +143,8 @@ class Contradiction(models.Model):
         DECLINED = "declined"
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="contradictions")
-    earlier = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="+")
-    later = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="contradictions")
+    earlier = models.ForeignKey("moments_app.MemoryAtom", on_delete=models.CASCADE, related_name="+")
+    later = models.ForeignKey("moments_app.MemoryAtom", on_delete=models.CASCADE, related_name="contradictions")
     reason = models.CharField(
         max_length=255, help_text="Why it is unclear whether the later fact ended the earlier fact."
     )
@@ -79,7 +192,9 @@ class Correction(models.Model):
 
     correction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="corrections")
-    fact = models.ForeignKey(MemoryAtom, null=True, blank=True, on_delete=models.SET_NULL, related_name="corrections")
+    fact = models.ForeignKey(
+        "moments_app.MemoryAtom", null=True, blank=True, on_delete=models.SET_NULL, related_name="corrections"
+    )
     kind = models.CharField(max_length=16, choices=Kind)
     before = models.TextField(help_text="Text of the fact before the correction.")
     after = models.TextField(
@@ -125,16 +240,16 @@ class CorrectedTurn(models.Model):
     def __str__(self) -> str:
         return f"{self.session} {self.sequence}"
 
-    def is_of(self, atom: MemoryAtom) -> bool:
+    def applies_to(self, atom: "MemoryAtom") -> bool:
         """Return whether an atom is from this session and from before the correction."""
         is_older = self.correction is None or atom.formed_at <= self.correction.created_at
         return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id
 
-    def read(self, text: str) -> str:
-        return reading(text, self.wrong, self.right)
+    def corrected(self, text: str) -> str:
+        return reworded(text, self.wrong, self.right)
 
 
-def reading(text: str, wrong: str, right: str) -> str:
+def reworded(text: str, wrong: str, right: str) -> str:
     """Return a text with all whole-word occurrences of some words replaced.
 
     If the words occur with the same capitals, only these occurrences are replaced: "Will" is not "will".

@@ -35,12 +35,8 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
     def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
         """Return the row of a model with the configured recipe. Create the row and its indexes if they are missing.
 
-        The first model becomes active.
-
-        Args:
-            name: the endpoint's name of the model.
-            dimensions: the number of dimensions of its vectors.
-            concurrently: build the indexes without blocking writers. This is not possible within a transaction.
+        The first model becomes active. Indexes that are built concurrently don't block writers, which is not possible
+        within a transaction.
         """
         fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
         insert_if_missing(EmbeddingModel(**fields, is_active=not self.active().exists()))
@@ -75,8 +71,6 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
 
 
 class EmbeddingModel(models.Model):
-    """A model with one recipe for embedding texts."""
-
     name = models.CharField(max_length=255)
     dimensions = models.PositiveSmallIntegerField()
     query_prefix = models.CharField(
@@ -119,12 +113,11 @@ class EmbeddingModel(models.Model):
         ]
 
     def __str__(self) -> str:
-        told = [f"{getattr(self, field)!r}" for field in RECIPE[2:] if getattr(self, field)]
-        return ", ".join([self.name, f"{self.dimensions} dimensions", *told])
+        settings_used = [f"{getattr(self, field)!r}" for field in RECIPE[2:] if getattr(self, field)]
+        return ", ".join([self.name, f"{self.dimensions} dimensions", *settings_used])
 
     @property
     def recipe(self) -> Recipe:
-        """The settings that, together with the text, determine a vector."""
         return Recipe(*(getattr(self, field) for field in RECIPE))
 
     @property
@@ -135,7 +128,6 @@ class EmbeddingModel(models.Model):
 
     @transaction.atomic
     def activate(self) -> None:
-        """Switch searches and new texts to this model."""
         EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)
         EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
 
@@ -144,12 +136,9 @@ class EmbeddingModel(models.Model):
         return sum(kind.objects.refused(self).update(ask_again_at=None) for kind in KINDS.values())
 
     def build_indexes(self, *, concurrently: bool) -> None:
-        """Build missing nearest-neighbor indexes for each kind of memory.
+        """Build missing nearest-neighbor indexes. Rebuild invalid ones, which interrupted builds leave behind.
 
-        Rebuild invalid indexes, which interrupted builds leave behind.
-
-        Args:
-            concurrently: don't block writers. Only the tables' owner can do this, and not within a transaction.
+        Only the tables' owner can build them concurrently, and not within a transaction.
         """
         for table in (kind._meta.db_table for kind in KINDS.values()):
             with connection.cursor() as cursor:
@@ -174,11 +163,9 @@ class EmbeddingModel(models.Model):
 
 class EmbeddingQuerySet(models.QuerySet[Any]):
     def refused(self, model: EmbeddingModel) -> Self:
-        """Return the texts that the endpoint rejected."""
         return self.filter(model=model, vector=None)
 
     def due_again(self, model: EmbeddingModel) -> Self:
-        """Return rejected texts that are due to be sent again."""
         return self.refused(model).filter(Q(ask_again_at=None) | Q(ask_again_at__lte=timezone.now()))
 
 
@@ -262,21 +249,19 @@ KINDS: dict[str, type[AnyEmbedding]] = {
 
 
 def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
-    """Queue the embedding of new texts if embeddings are enabled.
-
-    An existing open job also embeds this transaction's texts.
+    """Queue the embedding of new texts if embeddings are enabled. An open job also embeds this transaction's texts.
 
     Args:
         session: the session whose turns to embed. The caller must have locked it.
-        about: what to embed if there is no session: a `user_id` (a person's facts, moments and items) or a `stream` (a
-            shard's facts).
+        about: what to embed if there is no session: a `user_id` (a person's facts, moments and items) or a `stream`
+            (a shard's facts).
     """
     if not settings.EMBEDDING.is_on:
         return None
     return Job.objects.request("embed", session, requested_by=requested_by, stays_open=session is None, **about)
 
 
-def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
+def owner_arguments(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
     """Return the arguments for `Job.objects.request` that queue a job about this row's person or shard."""
     if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
         return {"stream": stream}

@@ -1,46 +1,187 @@
-"""Engine calls with their costs and results, the texts of failed calls, and the daily caps."""
+"""Engine calls with their costs, the texts of failed calls, the daily caps, and failures grouped by cause.
+
+Each failed engine call and each failed attempt of a job is counted for its cause. A cause consists of the process, the
+engine and the kind of error. For errors not caused by an engine, it also includes the place. A failure is over when no
+job waits because of it.
+"""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
-from django.db.models import Count, OuterRef, Q, Subquery, Sum
+from django.db.models import Count, F, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
 from moments_app.engines import is_free
 from moments_app.engines.interface import CallRecord, Exchange
-from moments_app.models.failure import FailureGroup
 from moments_app.models.job import Job, title_of
 from moments_app.models.prompt import PromptVersion
 from sessions_app.daily_limits import Call, current_call
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.limited_operators import unlimited
-from sessions_app.models import DailyUsage, UserProfile
+from sessions_app.models import Application, DailyUsage, UserProfile
 from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
 from sessions_app.security.secret_key import seal, unseal
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # prefix of the purpose of calls that try a prompt; they cost money, but delay no jobs
+DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds of errors not caused by an engine
+PLACE_MAX = 255
+STRIP_HOURS = 48
+
+
+def cause_of_person(pk: int) -> str:
+    return f"person:{pk}"
+
+
+class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
+    def expired(self) -> Self:
+        """Return failures without stalled jobs that were last seen more than `JOBS__KEEP_DAYS` ago."""
+        before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
+        return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
+
+    def with_stalled(self) -> Any:
+        """Annotate failures with `stalled`, the number of jobs that failed or wait because of the failure."""
+        failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
+        opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
+        held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
+        stalled = failed, held.values("process")
+        numbers = [Subquery(jobs.annotate(number=Count("pk")).values("number")) for jobs in stalled]
+        return self.annotate(stalled=Coalesce(numbers[0], 0) + Coalesce(numbers[1], 0))
+
+    def find(self, job: Job | None, process: str, kind: str, *, engine: str = "", place: str = "") -> "FailureGroup":
+        """Return the failure group of a cause. Create it if it doesn't exist.
+
+        Args:
+            job: the failed job; None for a call without a job.
+            process: the process or purpose that failed.
+            engine: the engine that was called; blank if no engine was called.
+            place: where or why it failed, to distinguish failures of the same kind.
+        """
+        application = job.application_pk if job else None
+        cause: dict[str, Any] = {"process": process, "engine": engine, "kind": kind, "place": place[:PLACE_MAX]}
+        while (found := self.filter(application=application, **cause).first()) is None:
+            found = FailureGroup(application_id=application, **cause)
+            if insert_if_missing(found):
+                break
+        return found
+
+
+class FailureGroup(models.Model):
+    application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    process = models.CharField(
+        max_length=32, help_text="Type of the failed job. If a call failed outside a job: purpose of the call."
+    )
+    engine = models.CharField(max_length=255, blank=True)
+    kind = models.CharField(max_length=32)
+    place = models.CharField(
+        max_length=PLACE_MAX,
+        blank=True,
+        help_text="The error message that these failures have in common. Blank if an engine returned the error.",
+    )
+    error = models.TextField(blank=True, help_text="Message of the latest error.")
+    count = models.PositiveIntegerField(default=0)
+    first_seen_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)
+    muted_at = models.DateTimeField(null=True, blank=True)
+    muted_by = models.CharField(max_length=255, blank=True)
+    muted_causes = ArrayField(
+        models.TextField(),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="Keys of the muted incidents that the failure belongs to.",
+    )
+
+    objects = FailureGroupQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "failure"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["application", "process", "engine", "kind", "place"],
+                nulls_distinct=False,
+                name="failure_one_of_each_cause",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.kind.replace('_', ' ')}"
+
+    @property
+    def title(self) -> str:
+        return title_of(self.process)
+
+    @transaction.atomic
+    def add(self, error: str) -> None:
+        """Count another failure. If no job waits because of the failure, this starts a new, unmuted incident."""
+        self.unmute_ended(None)
+        now = timezone.now()
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        FailureGroup.objects.filter(pk=self.pk).update(count=F("count") + 1, last_seen_at=now, error=error)
+        insert_if_missing(FailureHour(failure=self, hour=hour, count=0))
+        self.hours.filter(hour=hour).update(count=F("count") + 1)
+
+    def by_hour(self) -> list[tuple[datetime, int]]:
+        """Return the number of failures in each of the last `STRIP_HOURS` hours, oldest first."""
+        last = timezone.now().replace(minute=0, second=0, microsecond=0)
+        hours = [last - timedelta(hours=back) for back in range(STRIP_HOURS - 1, -1, -1)]
+        counts = dict(self.hours.filter(hour__gte=hours[0]).values_list("hour", "count"))
+        return [(hour, counts.get(hour, 0)) for hour in hours]
+
+    def mute(self, cause: str, *, actor: str) -> None:
+        self._set_muted(lambda causes: {*causes, cause}, timezone.now(), actor)
+
+    def unmute(self, cause: str) -> None:
+        self._set_muted(lambda causes: {*causes} - {cause}, None, "")
+
+    def unmute_ended(self, person: int | None) -> None:
+        """Unmute the incidents that are over.
+
+        If no job waits because of the failure, unmute all of its incidents. If the person has no waiting jobs, unmute
+        the person's incident.
+        """
+        stalled = Job.objects.stalled().filter(failure=self)
+        if self.muted_causes and not stalled.exists():
+            self._set_muted(lambda causes: set(), None, "")
+        elif self.muted_causes and person and not stalled.filter(user=person).exists():
+            self.unmute(cause_of_person(person))
+
+    @transaction.atomic
+    def _set_muted(self, change: Callable[[list[str]], set[str]], at: datetime | None, actor: str) -> None:
+        this = FailureGroup.objects.select_for_update(no_key=True).get(pk=self.pk)
+        this.muted_causes = sorted(change(this.muted_causes))
+        if at or not this.muted_causes:
+            this.muted_at, this.muted_by = at, actor
+        this.save(update_fields=["muted_at", "muted_by", "muted_causes"])
+
+
+class FailureHour(models.Model):
+    failure = models.ForeignKey(FailureGroup, on_delete=models.CASCADE, related_name="hours", db_index=False)
+    hour = models.DateTimeField()
+    count = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["failure", "hour"], name="failure_hour_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H:00}: {self.count}"
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of engine calls, because a cap or limit is reached.
+    """A pause of engine calls, because a cap or limit is reached."""
 
-    Args:
-        until: the end of a day.
-        reason: the reason, as a sentence.
-        subject: the key or application whose jobs wait; None if all jobs wait.
-    """
-
-    until: datetime
-    reason: str
-    subject: Subject | None = None
+    until: datetime  # the end of a day
+    reason: str  # as a sentence
+    subject: Subject | None = None  # the key or application whose jobs wait; None if all jobs wait
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
@@ -52,36 +193,32 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return self.filter(ok=False)
 
     def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Annotate prompt versions with `invalid_answers`, the number of invalid answers."""
         calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
-    def with_junk(self, versions: models.QuerySet[PromptVersion]) -> Any:
+    def with_dropped(self, versions: models.QuerySet[PromptVersion]) -> Any:
         """Annotate prompt versions with `kept` and `dropped`, the numbers of items kept and dropped from answers."""
-        calls = self.judged().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
+        calls = self.checked().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
         kept = calls.annotate(number=Sum("kept_count")).values("number")
         dropped = calls.annotate(number=Sum("dropped_count")).values("number")
         return versions.annotate(kept=Coalesce(Subquery(kept), 0), dropped=Coalesce(Subquery(dropped), 0))
 
-    def judged(self) -> Self:
+    def checked(self) -> Self:
         """Return calls whose answers were checked against the conversation."""
         return self.filter(Q(kept_count__gt=0) | Q(dropped_count__gt=0))
 
-    def junk_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
+    def dropped_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
         """Return the numbers of items kept and dropped from answers, by day and version, oldest first."""
-        calls = self.judged().filter(prompt_version__in=versions, created_at__gte=since)
+        calls = self.checked().filter(prompt_version__in=versions, created_at__gte=since)
         days = calls.annotate(day=TruncDate("created_at")).values("day", "prompt_version__number")
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
         return sums.order_by("day", "prompt_version__number")
 
-    def used_up(self, job: Job | None = None) -> Pause | None:
-        """Return the pause until tomorrow if a cap or a limit is reached.
+    def reached_limit(self, job: Job | None = None) -> Pause | None:
+        """Return the pause until tomorrow if a cap or a limit is reached. Both apply to one day in UTC.
 
-        A cap applies to all engines together, a limit to a key or an application. Both apply to one day in UTC.
-
-        Args:
-            job: the job that would call a model; None for the current request.
+        A cap applies to all engines together, a limit to the key or application of the job, or of the current request.
         """
         return self._cap_reached() or (_limit_reached(job) if job else _limit_of_call())
 
@@ -102,20 +239,19 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return None
 
     @transaction.atomic
-    def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
+    def record(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
         """Record a call, and charge its key and application. A free call is only recorded if it failed.
 
-        Args:
-            job: the job that made the call. It may have been deleted in the meantime.
+        The job may have been deleted in the meantime.
         """
         if is_free(call.engine) and not call.error_kind:
             return
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
         with unlimited():  # because a call without a job belongs to no application
-            there = Job.objects.filter(pk=job.pk).first() if job else None
-            kept = self.create(
-                job=there,
-                failure=self._failure_of(call, there),
+            existing = Job.objects.filter(pk=job.pk).first() if job else None
+            created = self.create(
+                job=existing,
+                failure=self._failure_of(call, existing),
                 prompt_version=prompt_version,
                 purpose=call.purpose,
                 engine=call.engine,
@@ -131,15 +267,14 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 dropped_reasons=dict(call.dropped),
                 is_part=call.is_part,
             )
-            if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
-                KeptExchange.objects.keep(kept.pk, there.user_id, call.exchange)
+            if call.exchange and existing and existing.user_id and settings.ENGINE.keep_failed_days:
+                KeptExchange.objects.store(created.pk, existing.user_id, call.exchange)
             if not (call.is_part or is_free(call.engine)):
                 whose = Call(job.counts_for) if job else current_call()
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
-        """Count a failed call. Return its failure group, or None if the call did not fail."""
-        if not call.error_kind or call.is_broken_off:
+        if not call.error_kind or call.is_aborted:
             return None
         process = job.process if job else call.purpose
         failure = FailureGroup.objects.find(job, process, call.error_kind, engine=call.engine)
@@ -148,24 +283,22 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def _limit_reached(job: Job) -> Pause | None:
-    """Return the pause of a job if its key or application has used up today's limit."""
     for standing in DailyUsage.objects.standings(job.counts_for):
-        if told := standing.models_used_up:
-            return Pause(tomorrow(), f"Waiting for the next day: {told}", standing.subject)
+        if limit := standing.models_used_up:
+            return Pause(tomorrow(), f"Waiting for the next day: {limit}", standing.subject)
     return None
 
 
 def _limit_of_call() -> Pause | None:
-    told = current_call().models_used_up
-    return Pause(tomorrow(), told) if told else None
+    limit = current_call().models_used_up
+    return Pause(tomorrow(), limit) if limit else None
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:
     """Return the cost of a call in USD; None if the price or the number of tokens is unknown.
 
     Args:
-        engine: the recorded name, e.g. `openai:gpt-4.1-mini`.
-        input_tokens, output_tokens: the tokens of the request and of the answer.
+        engine: the recorded name, such as `openai:gpt-4.1-mini`.
     """
     prices = settings.ENGINE.prices.get(engine.partition(":")[2])
     if prices is None or input_tokens is None:
@@ -245,7 +378,7 @@ class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):
     def expired(self) -> Self:
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.ENGINE.keep_failed_days))
 
-    def keep(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
+    def store(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
         sealed = seal(json.dumps(asdict(exchange)).encode(), _about(call_pk))
         self.create(call_id=call_pk, user_id=user_pk, sealed=sealed)
 

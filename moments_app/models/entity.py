@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, cast
 from django.db import models
 from django.db.models import F, Q
 
-from moments_app.models.atom import CHANGED, DROPPED, ENTITIES, ENTITY_KINDS, MemoryAtom, MemoryAtomQuerySet, hash_of_id
+from moments_app.models.atom import CHANGED, DROPPED, ENTITIES, ENTITY_KINDS, MemoryAtom, MemoryAtomQuerySet, id_hash
 from moments_app.models.stream import MemoryStream
 from sessions_app.models import UserProfile
 
@@ -33,7 +33,6 @@ class EntityStatus(models.TextChoices):
 
 class EntityQuerySet(MemoryAtomQuerySet):
     def shown(self) -> Self:
-        """Leave out statements of other kinds, of shards, and withdrawn ones."""
         shown = self.filter(kind__in=ENTITY_KINDS, is_candidate=False, user__isnull=False)
         return shown.filter(state__in=_SHOWN, is_wrong=False)
 
@@ -69,17 +68,13 @@ class Entity(MemoryAtom):
 
     @classmethod
     def written(cls, stream: MemoryStream, title: str, body: str = "", **columns: Any) -> Self:
-        """Return a new entity that a client wrote.
-
-        Args:
-            stream: the person's list (`MemoryStreamQuerySet.ensure_list`).
-        """
+        """Return a new entity that a client wrote, in the person's list (`MemoryStreamQuerySet.ensure_list`)."""
         columns = {"atom_id": uuid.uuid4(), "user_id": stream.user_id} | columns
         return cls(
             stream=stream,
             atom_type=cls.Type.FACT,
             content=text_of(title, body),
-            content_hash=hash_of_id(columns["atom_id"]),
+            content_hash=id_hash(columns["atom_id"]),
             **columns,
         )
 
@@ -113,7 +108,6 @@ class Entity(MemoryAtom):
 
     @property
     def updated_at(self) -> datetime:
-        """When it was said or written, or ended, whichever is later."""
         return max(self.formed_at, self.ended_at or self.formed_at)
 
     @property
@@ -122,13 +116,12 @@ class Entity(MemoryAtom):
 
 
 def text_of(title: str, body: str) -> str:
-    """Return the text of a statement with this title and body. A title has only one line."""
+    """Return the text of a statement with this title, made one line, and body."""
     line = " ".join(title.splitlines())
     return f"{line}\n{body}" if body else line
 
 
-def ending(status: str, at: datetime, by: str) -> dict[str, Any]:
-    """Return the columns of an entity with this status since a time."""
+def status_columns(status: str, at: datetime, by: str) -> dict[str, Any]:
     if status == EntityStatus.OPEN:
         held = {"state": MemoryAtom.State.ACTIVE, "valid_until": None, "ended_at": None, "ended_by": ""}
         return held | {"value": "", "is_wrong": False, "replaced_by": None, "end_message_ids": []}

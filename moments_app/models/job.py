@@ -26,11 +26,11 @@ from sessions_app.daily_limits import current_call
 from sessions_app.database.sql import insert_if_missing, insert_missing
 from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, Event, Session, UserProfile
-from sessions_app.models.daily_limit import Kind, Subject
+from sessions_app.models.daily_limit import Subject, SubjectKind
 from sessions_app.models.event import named_actor
 from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
-from sessions_app.trace import LONGEST, traceparent
+from sessions_app.trace import MAX_TRACE_CHARS, traceparent
 
 if TYPE_CHECKING:
     from moments_app.engines.grounding import LeftOut
@@ -50,7 +50,6 @@ LONGEST_BACKOFF = timedelta(hours=1)
 
 
 def title_of(name: str) -> str:
-    """Return the title of a process or purpose. Derive it from the name if it is unknown."""
     return TITLES.get(name) or name.replace("_", " ").replace("-", " ").capitalize()
 
 
@@ -92,10 +91,8 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the time since which every live worker has sent a heartbeat.
-
-    Like heartbeats, this uses the database's clock, because workers on several hosts check each other.
-    """
+    """Return the time since which every live worker has sent a heartbeat."""
+    # The database's clock, because workers on several hosts check each other's heartbeats.
     return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
 
 
@@ -128,15 +125,17 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Return the jobs about a person or a shard. `subject` has the format of `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
 
-    def of_one(self, subject: Subject) -> Self:
+    def limited_by(self, subject: Subject) -> Self:
         """Return the jobs whose model calls count toward the limits of a key or an application."""
-        return self.of_application(subject.pk) if subject.kind == Kind.APPLICATION else self.filter(key=subject.pk)
+        return (
+            self.of_application(subject.pk) if subject.kind == SubjectKind.APPLICATION else self.filter(key=subject.pk)
+        )
 
-    def put_off(self, until: datetime, reason: str) -> None:
+    def postpone(self, until: datetime, reason: str) -> None:
         since = Coalesce("held_since", Now())
         self.due().update(run_after=until, held_by=Job.Held.BUDGET, held_since=since, error=reason)
 
-    def take_up(self) -> None:
+    def resume_postponed(self) -> None:
         """Make postponed jobs due, because a limit may have been raised."""
         waits = (Job.Held.BUDGET, Job.Held.STEP)
         self.later().filter(held_by__in=waits).update(run_after=Now())
@@ -151,8 +150,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Return queued jobs that can start now, because they are not postponed and no circuit holds them."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
-    def takeable(self) -> Self:
-        """Return due jobs that `take_next` can claim. Exclude tasks, and people who have a running job."""
+    def claimable(self) -> Self:
+        """Return due jobs that `claim_next` can claim. Exclude tasks, and people who have a running job."""
         running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
         return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
 
@@ -175,11 +174,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
 
     def stale(self, gone: Collection[str] = ()) -> Self:
-        """Return running jobs whose worker counts as dead, because their last heartbeat is too old.
-
-        Args:
-            gone: names of workers that have ended. Their jobs are returned too.
-        """
+        """Return running jobs whose last heartbeat is too old, or whose worker is among the `gone`."""
         is_dead = Q(heartbeat_at__lt=silent_since()) | Q(worker__in=gone)
         return self.filter(is_dead, status=Job.Status.PROCESSING)
 
@@ -190,7 +185,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def waiting_for_a_worker(self) -> Self:
         """Return due tasks that wait for a running job, because no worker is reserved for tasks.
 
-        The job was already running when the task became due. With a worker per lane, there are no such tasks.
+        The job was already running when the task became due.
         """
         if settings.JOBS.has_worker_per_lane:
             return self.none()
@@ -233,15 +228,13 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         Call this in the transaction that makes the run due, so that both are committed or neither.
 
         Args:
-            stream: the stream to process instead of a session.
-            user_id: primary key of the person whose whole memory is processed.
             requested_by: the key, operator or job that requests it.
+            user_id: primary key of the person whose whole memory is processed.
             force: run regardless of the thresholds.
-            params: parameters of the process.
             due_now: whether to make an open job due now if it waits for a retry.
             stays_open: whether a run of an open job waits in `is_claimed` until this transaction ends, so that it
-                processes the rows added by this transaction. The run must not hold other locks that this transaction
-                needs.
+                processes the rows added by this transaction. The run must not hold other locks that this
+                transaction needs.
         """
         job = Job(
             process=process,
@@ -252,11 +245,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             params=params or {},
             requested_by=requested_by,
         )
-        job.note_cause()
+        job.record_origin()
         return job if self._is_new(job) else self._join(job, due_now=due_now, stays_open=stays_open)
 
     def _is_new(self, job: "Job") -> bool:
-        """Insert a job and wake idle workers, unless a job for the same work is open. Return True if inserted."""
+        """Insert a job and wake idle workers, unless a job for the same work is open. Return whether it was new."""
         if is_new := insert_if_missing(job):
             wake_workers()
         return is_new
@@ -270,10 +263,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         requested_by: str,
         kwargs: Mapping[str, Any] | None = None,
     ) -> "Job":
-        """Queue the call of a function, unless a call with the same name is open.
+        """Queue the call of a function, unless a call with the same name is open (queued or running).
 
         Args:
-            name: the name of the call. Only one call with this name is open (queued or running) at a time.
             function: the dotted path of the function.
             args, kwargs: the arguments, which must be valid JSON.
             user_id: primary key of the person whose data the function handles.
@@ -291,21 +283,16 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def request_each(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
-        """Queue a process for each of these sessions, as `request` does. Insert the new jobs with one statement.
+        """Queue a process for distinct sessions, as `request` does, with one statement.
 
-        Args:
-            process, requested_by, due_now: as in `request`.
-            sessions: distinct sessions.
-
-        Returns:
-            The jobs, in the order of the sessions.
+        Return the jobs, in the order of the sessions.
         """
         jobs = [
             Job(process=process, session=session, user_id=session.user_id, requested_by=requested_by)
             for session in sessions
         ]
         for job in jobs:
-            job.note_cause()
+            job.record_origin()
         insert_missing(jobs, named_by="session_id")
         if any(job.pk for job in jobs):
             wake_workers()
@@ -314,16 +301,16 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def _join(self, job: "Job", *, due_now: bool, stays_open: bool = False) -> "Job":
         """Return the open job for the same work as `job`, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
-        while (found := same._held_open() if stays_open else same.first()) is None:  # the job ended in the meantime
+        while (found := same._locked_open() if stays_open else same.first()) is None:  # the job ended in the meantime
             if self._is_new(job):
                 return job
         if job.force:
-            found.strengthen(job.params)
+            found.force_queued(job.params)
         if due_now:
             found.make_due()
         return found
 
-    def _held_open(self) -> "Job | None":
+    def _locked_open(self) -> "Job | None":
         """Return the only row, locked so that no run passes `is_claimed` until this transaction ends.
 
         The key share lock blocks neither heartbeats nor other requests, so requests don't wait for each other.
@@ -331,21 +318,17 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         sql, parameters = self.query.sql_with_params()
         return next(iter(self.raw(f"{sql} FOR KEY SHARE", parameters)), None)
 
-    def request_again(
+    def request_fresh_run(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
-        """Queue a forced run that starts after this transaction. Return the locked job, which the caller may change.
-
-        Args:
-            process, session, user_id, requested_by: as in `request`.
-        """
-        while (job := self.take_back(process, session, user_id=user_id)) is None:
+        """Queue a forced run that starts after this transaction. Return the locked job, which the caller may change."""
+        while (job := self.requeue(process, session, user_id=user_id)) is None:
             self.request(process, session, requested_by=requested_by, user_id=user_id, force=True)
         job.force = True
         job.save(update_fields=["force"])
         return job
 
-    def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
+    def requeue(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
         """Make an open job due, lock it, and return it, so that it starts after this transaction.
 
         If no job is open, return None. A running job is taken from its worker, whose run then writes nothing.
@@ -358,11 +341,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             job.save(update_fields=["status", "run_after"])
         return job
 
-    def take(self, job_id: uuid.UUID) -> "Job | None":
-        """Claim a due job for this worker. Return None if it is not due, taken, ended or unknown."""
+    def claim(self, job_id: uuid.UUID) -> "Job | None":
+        """Claim a due job for this worker. Return None if it is not due, claimed, ended or unknown."""
         return self._claimed(job_id=job_id)
 
-    def take_next(
+    def claim_next(
         self, processes: Collection[str], *, after: int, urgent: Collection[str] = (), worker: str = ""
     ) -> "Job | None":
         """Claim the next due job of these processes. Return None if there is none.
@@ -371,18 +354,17 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         next person's most urgent job.
 
         Args:
-            urgent: names of more urgent processes, the most urgent first.
             after: the subject of the previous job, as in `Job.subject`.
+            urgent: names of more urgent processes, the most urgent first.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:
                 pk, start = found
-                if job := self._take_alone(pk, start, worker):
+                if job := self._claim_exclusively(pk, start, worker):
                     return job
         return None
 
     def _next(self, processes: Collection[str], urgent: Collection[str], after: int) -> "tuple[int, int] | None":
-        """Return the primary key and the subject of the first job that may be taken."""
         values: dict[str, Any] = {
             "processes": list(processes),
             "urgent": list(urgent),
@@ -395,14 +377,14 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return found
 
     @transaction.atomic
-    def take_task(self, worker: str = "") -> "Job | None":
+    def claim_task(self, worker: str = "") -> "Job | None":
         """Claim the task that has been due longest. Tasks run in parallel with each other and with all other jobs."""
         due = self.due().filter(process=TASK).order_by("run_after", "id").select_for_update(skip_locked=True)
         first = due.values_list("pk", flat=True).first()
         return self._claimed(worker, pk=first) if first else None
 
     @transaction.atomic
-    def _take_alone(self, pk: int, subject: int, worker: str) -> "Job | None":
+    def _claim_exclusively(self, pk: int, subject: int, worker: str) -> "Job | None":
         """Claim a job, unless another job of the same person is running or being claimed."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('job', %s))", [subject])
@@ -412,12 +394,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         is_busy = self.working().exclude(process=TASK).of_subject(subject).exists()
         return None if is_busy else self._claimed(worker, pk=pk)
 
-    def take_each(self, jobs: "Sequence[Job]") -> bool:
+    def claim_each(self, jobs: "Sequence[Job]") -> bool:
         """Claim due jobs in the same transaction that completes them. Return whether all were claimed."""
-        return self.due().filter(pk__in=[job.pk for job in jobs])._take() == len(jobs)
+        return self.due().filter(pk__in=[job.pk for job in jobs])._mark_claimed() == len(jobs)
 
     def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
-        """Complete jobs claimed by this transaction, with one statement. Store their results."""
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
@@ -425,7 +406,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             job._unmute_ended()
         wake_workers()
 
-    def _take(self, worker: str = "") -> int:
+    def _mark_claimed(self, worker: str = "") -> int:
         return self.update(
             status=Job.Status.PROCESSING,
             attempts=F("attempts") + 1,
@@ -437,14 +418,12 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
 
     def _claimed(self, worker: str = "", **which: Any) -> "Job | None":
         """Claim a job if it is due. If several workers try this, only one succeeds."""
-        taken = self.due().filter(**which)._take(worker)
+        taken = self.due().filter(**which)._mark_claimed(worker)
         # The job may have been deleted in the meantime, together with its person.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
 
 class Job(models.Model):
-    """One run of a process. See the module's docstring."""
-
     class Status(models.TextChoices):
         QUEUED = "queued"
         PROCESSING = "processing"
@@ -541,7 +520,7 @@ class Job(models.Model):
         help_text="The API key that queued the job. Blank if no key queued the job.",
     )
     trace = models.CharField(
-        max_length=LONGEST,
+        max_length=MAX_TRACE_CHARS,
         blank=True,
         default="",
         db_default="",  # for jobs that an earlier release queues during an update
@@ -585,7 +564,6 @@ class Job(models.Model):
         return f"{self.title} {self.job_id}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the job, and wake idle workers because it may be due."""
         super().save(*args, **kwargs)
         wake_workers()
 
@@ -606,7 +584,7 @@ class Job(models.Model):
     @property
     def counts_for(self) -> list[Subject]:
         """The key and application whose limits include the job's model calls."""
-        pks = {Kind.KEY: self.key_id, Kind.APPLICATION: self.application_pk}
+        pks = {SubjectKind.KEY: self.key_id, SubjectKind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
 
     @cached_property
@@ -652,11 +630,11 @@ class Job(models.Model):
     def can_cancel(self) -> bool:
         return self.status in Job.OPEN
 
-    def note_cause(self) -> None:
+    def record_origin(self) -> None:
         self.trace = traceparent()
         self.key_id = current_call().key_pk if self.user_id else None
 
-    def strengthen(self, params: dict[str, Any]) -> None:
+    def force_queued(self, params: dict[str, Any]) -> None:
         """Force the job if it is queued. A running job is not changed."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
         if waiting.update(force=True, params=self.params | params):
@@ -675,11 +653,10 @@ class Job(models.Model):
         """
         return self._claimed().select_for_update(no_key=not waits).exists()
 
-    def beat(self, done: int, total: int) -> None:
+    def record_heartbeat(self, done: int, total: int) -> None:
         self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
-        """Complete the job. Store its result and the sentences dropped from its answers."""
         self._end(Job.Status.COMPLETED, result=result | self._of_left_out(result), error="")
 
     def _of_left_out(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -693,32 +670,29 @@ class Job(models.Model):
         self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
 
     def fail(self, error: str) -> None:
-        """Fail the job permanently, and log the event."""
         with transaction.atomic():
             if self._end(Job.Status.FAILED, error=error):
                 self._log_failure()
 
     def _log_failure(self) -> None:
-        """Log the event, unless the person is being erased."""
-        if self.user_id is None or UserProfile.objects.is_kept(self.user_id):
+        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):  # not being erased
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,
                 actor=f"job:{self.job_id}",
-                application_id=self._application_of_nobody(),
+                application_id=self._shard_application(),
                 user_pk=self.user_id,
                 session_pk=self.session_id,
                 payload=payload,
             )
 
-    def _application_of_nobody(self) -> int | None:
+    def _shard_application(self) -> int | None:
         return self.stream.application_id if self.user_id is None and self.stream else None
 
     def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
-        """Queue the job for another attempt. If it has used up `JOBS__MAX_ATTEMPTS`, fail it.
+        """Queue the job for another attempt after a wait. If it has used up `JOBS__MAX_ATTEMPTS`, fail it.
 
         Args:
-            error: why this attempt failed.
             wait: the minimum wait. Default: the backoff.
         """
         if self.attempts >= settings.JOBS.max_attempts:
@@ -730,10 +704,8 @@ class Job(models.Model):
         """Requeue the job without counting the attempt.
 
         Args:
-            until: the earliest time of the next attempt.
             reason: the reason for the wait, for operators.
             held_by: the kind of wait.
-            circuit: the circuit that holds the job.
         """
         self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1, circuit=circuit)
 
@@ -752,11 +724,8 @@ class Job(models.Model):
     def cancel(self, *, actor: str) -> None:
         """Cancel a queued or running job. Its status becomes skipped. A running attempt then writes nothing.
 
-        Args:
-            actor: the operator, as `operator:…`.
-
         Raises:
-            CannotChange: the job has ended. The message includes the state.
+            CannotChange: the job has ended.
         """
         result = {"reason": f"Cancelled by {named_actor(actor)}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
@@ -784,9 +753,6 @@ class Job(models.Model):
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
             raise CannotChange(f"Only failed and cancelled jobs can be retried. This job is {self.status}.")
 
-    def _claim(self) -> dict[str, Any]:
-        return {"status": Job.Status.PROCESSING, "attempts": self.attempts}
-
     def _hold(self, held_by: "Job.Held", **fields: Any) -> None:
         since = Coalesce("held_since", Now())
         self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
@@ -808,5 +774,4 @@ class Job(models.Model):
         return self._claimed().update(**fields) == 1
 
     def _claimed(self) -> JobQuerySet:
-        """Return a queryset with this row if this run still has the claim, otherwise an empty one."""
-        return Job.objects.filter(pk=self.pk, **self._claim())
+        return Job.objects.filter(pk=self.pk, status=Job.Status.PROCESSING, attempts=self.attempts)

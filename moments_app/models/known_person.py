@@ -52,8 +52,6 @@ class KnownPersonQuerySet(OfPersonQuerySet["KnownPerson"]):
 
 
 class KnownPerson(models.Model):
-    """Another person in a user's memory."""
-
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="known_people", db_index=False)
     key = models.CharField(
         max_length=KEY_MAX_LENGTH,

@@ -127,7 +127,7 @@ class Episode(models.Model):
         abstract = True
 
 
-WRITTEN = tuple(field.name for field in Episode._meta.local_fields)
+EPISODE_FIELDS = tuple(field.name for field in Episode._meta.local_fields)
 
 
 class Moment(Episode, Searched):
@@ -187,7 +187,6 @@ class Moment(Episode, Searched):
 
     @property
     def uri(self) -> str:
-        """The address by which a model can look up the moment."""
         return f"rem://moments/key/{self.key}"
 
     @property
@@ -208,9 +207,9 @@ class Moment(Episode, Searched):
         """Delete the moment and close the gap in the chain."""
         with transaction.atomic():
             UserProfile.objects.locked().get(pk=self.user_id)  # lock the person, as every change of the chain does
-            place = copy(self)
+            former = copy(self)
             deleted = super().delete()
-            Moment.objects.relink(self.user_id, [place])
+            Moment.objects.relink(self.user_id, [former])
         return deleted
 
 

@@ -47,8 +47,6 @@ class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
 
 
 class PromptResource(models.Model):
-    """A prompt with a `rem://prompts/…` address."""
-
     class Purpose(models.TextChoices):
         MOMENT_BUILDER = "moment-builder"
         ROLLING_SUMMARY = "rolling-summary"
@@ -141,7 +139,7 @@ class PromptResource(models.Model):
 
 
 class PromptVersion(models.Model):
-    """A text of a prompt. It can't be changed."""
+    """An immutable text of a prompt."""
 
     resource = models.ForeignKey(PromptResource, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
@@ -165,11 +163,6 @@ class PromptVersion(models.Model):
         return f"{self.resource} v{self.number}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Insert the version.
-
-        Raises:
-            ValueError: the version already exists.
-        """
         if not self._state.adding:
             raise ValueError("A prompt version can't be changed. Add a new version.")
         super().save(*args, **kwargs)

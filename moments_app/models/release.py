@@ -24,20 +24,16 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
     def standing(self) -> Self:
         return self.filter(revoked_at=None)
 
-    def resting_on(self, atoms: Iterable[MemoryAtom]) -> Self:
-        """Return releases that have one of these candidates as a source."""
+    def with_sources(self, atoms: Iterable[MemoryAtom]) -> Self:
         found = ReleaseSource.objects.filter(atom__in=[atom.pk for atom in atoms])
         return self.filter(pk__in=found.values("release"))
 
     def only_from(self, user: UserProfile) -> Self:
-        """Return releases whose sources are all from this person."""
         sources = ReleaseSource.objects.filter(release=OuterRef("pk"))
         return self.filter(Exists(sources.filter(user=user)), ~Exists(sources.exclude(user=user)))
 
 
 class Release(models.Model):
-    """A shared wording, and the operator who released it."""
-
     release_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="releases")
     atom = models.OneToOneField(

@@ -21,7 +21,7 @@ from psycopg.errors import UniqueViolation
 
 from moments_app.models.job import title_of
 from moments_app.models.stream import MemoryStream
-from sessions_app.database.sql import insert_missing_as_they_are
+from sessions_app.database.sql import insert_missing_raw
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import source_fields
@@ -29,7 +29,7 @@ from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
 
 # Columns that identify a row to a person. The first one that is not blank is used.
-TELLING = (
+LABEL_COLUMNS = (
     *("name", "content", "text", "content_after", "consolidated_content", "summary", "question"),
     *("session_id", "user_id", "stream_type"),
 )
@@ -37,7 +37,7 @@ TELLING = (
 BY_RETRACTION = "retraction:"  # prefix of `requested_by` if another retraction is the requester
 
 
-class CannotPutBack(Refusal):
+class CannotRestoreRows(Refusal):
     """A withdrawn row refers to a deleted one. The message says which."""
 
     code = "cannot_put_back"
@@ -140,14 +140,13 @@ class Retraction(models.Model):
         return self.requested_by.removeprefix(BY_RETRACTION) if self.requested_by.startswith(BY_RETRACTION) else ""
 
     @property
-    def is_left(self) -> bool:
+    def is_orphaned(self) -> bool:
         """True if the retraction that caused this one is no longer in effect."""
         return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
 
     @property
     def may_be_undone(self) -> bool:
-        """True if the retraction can be undone on its own: it is in effect, and no retraction in effect caused it."""
-        return self.undone_at is None and (not self.cause_id or self.is_left)
+        return self.undone_at is None and (not self.cause_id or self.is_orphaned)
 
     def turns(self) -> MessageQuerySet:
         """Return the retracted turns, except archived ones."""
@@ -162,7 +161,6 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         return self.filter(model=model._meta.label_lower)
 
     def withdrawn(self, model: type[models.Model]) -> Self:
-        """Return rows that were removed from a table."""
         return self.of(model).filter(is_rewritten=False)
 
     def rewritten(self, model: type[models.Model]) -> Self:
@@ -172,7 +170,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
     def ids(self) -> list[int]:
         return list(self.values_list("object_pk", flat=True))
 
-    def keep(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
+    def store(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
         """Store the current state of rows, before they are withdrawn or rewritten."""
         self.bulk_create(
             RetractedItem(
@@ -187,26 +185,24 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
             for data in serializers.serialize("python", [row], fields=_stored(row))
         )
 
-    def put_back(self, *tables: type[models.Model]) -> int:
+    def restore(self, *tables: type[models.Model]) -> int:
         """Restore the rows of these tables, in the given order of tables. Return the number of rows.
 
         A rewritten row that was deleted in the meantime is not restored.
         """
-        return sum(_put_back(table, list(self.of(table).order_by("object_pk"))) for table in tables)
+        return sum(_restore(table, list(self.of(table).order_by("object_pk"))) for table in tables)
 
-    def put_back_missing(self, table: type[models.Model]) -> None:
+    def restore_missing(self, table: type[models.Model]) -> None:
         """Restore removed rows, except rows replaced by newer ones and rows whose source was deleted."""
         items = list(self.withdrawn(table).order_by("object_pk"))
         for field in _references(table):
-            lost = _lost(field, items)
-            items = [item for item in items if field.null or item.data[field.name] not in lost]
-            _forget(field, items, lost)
-        insert_missing_as_they_are([item.row().object for item in items])
+            missing = _missing(field, items)
+            items = [item for item in items if field.null or item.data[field.name] not in missing]
+            _clear(field, items, missing)
+        insert_missing_raw([item.row().object for item in items])
 
 
 class RetractedItem(models.Model):
-    """A row that was withdrawn or rewritten, in its former state."""
-
     retraction = models.ForeignKey(Retraction, on_delete=models.CASCADE, related_name="items")
     user = models.ForeignKey(
         UserProfile,
@@ -237,7 +233,6 @@ class RetractedItem(models.Model):
 
     @property
     def label(self) -> str:
-        """A text that identifies the row to a person."""
         if self.data.get("kind") == Message.Kind.PARTITION:  # its text is for models
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):
@@ -246,8 +241,8 @@ class RetractedItem(models.Model):
             return str(action).replace("_", " ").capitalize()
         if self.model == Event._meta.label_lower:
             return str(self.data["type"]).replace("_", " ")
-        said = (self.data.get(name) for name in TELLING)
-        return next((text for text in said if isinstance(text, str) and text), str(self))
+        texts = (self.data.get(name) for name in LABEL_COLUMNS)
+        return next((text for text in texts if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
         """Return the former row as an unsaved `object`, without columns that its table no longer has."""
@@ -267,15 +262,15 @@ def _stored(row: models.Model) -> list[str]:
     return [field.name for field in source_fields(type(row))]
 
 
-def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
-    there = set(table._base_manager.filter(pk__in=[item.object_pk for item in items]).values_list("pk", flat=True))
-    wanted = [item for item in items if item.is_rewritten == (item.object_pk in there)]
+def _restore(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
+    present = set(table._base_manager.filter(pk__in=[item.object_pk for item in items]).values_list("pk", flat=True))
+    wanted = [item for item in items if item.is_rewritten == (item.object_pk in present)]
     for field in _references(table):
-        lost = _lost(field, wanted)
-        if lost and not field.null:
+        missing = _missing(field, wanted)
+        if missing and not field.null:
             kind, its = field.related_model._meta.verbose_name, table._meta.verbose_name
-            raise CannotPutBack(f"The {kind} of a retracted {its} was deleted.")
-        _forget(field, wanted, lost)
+            raise CannotRestoreRows(f"The {kind} of a retracted {its} was deleted.")
+        _clear(field, wanted, missing)
     kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
         if item.is_rewritten:  # without the owner, which never changes and can't be updated in distributed tables
@@ -288,7 +283,7 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
                 raise
             name = table._meta.verbose_name
             message = f"A newer {name} has replaced a retracted {name}. Delete the newer one first."
-            raise CannotPutBack(message) from None
+            raise CannotRestoreRows(message) from None
     return len(wanted)
 
 
@@ -296,7 +291,7 @@ def _references(table: type[models.Model]) -> Iterator[models.ForeignKey[Any, An
     return (field for field in table._meta.concrete_fields if isinstance(field, models.ForeignKey))
 
 
-def _lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem]) -> set[Any]:
+def _missing(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem]) -> set[Any]:
     """Return the primary keys of deleted rows referenced by these items."""
     table: type[models.Model] = field.related_model
     named = {item.data[field.name] for item in items} - {None}
@@ -305,7 +300,7 @@ def _lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem]) ->
     return named - set(table._base_manager.filter(pk__in=named).values_list("pk", flat=True))
 
 
-def _forget(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], lost: set[Any]) -> None:
+def _clear(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], missing: set[Any]) -> None:
     for item in items:
-        if item.data[field.name] in lost:
+        if item.data[field.name] in missing:
             item.data[field.name] = None

@@ -54,7 +54,6 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return self.filter(expires_at__lte=Now())
 
     def within(self, prefix: Sequence[str]) -> Self:
-        """Return the items whose namespace starts with these labels."""
         start, end = range_of(prefix)
         return self.filter(namespace__gte=start, namespace__lt=end)
 
@@ -64,23 +63,21 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return self.order_by("user_id", "application_id", "namespace", "key")
 
     def after(self, namespace: Sequence[str], key: str) -> Self:
-        """Return the items that follow this address in the order of `in_order`."""
         at = stored(namespace)
         # The first filter makes PostgreSQL start at this position in the index.
         return self.filter(namespace__gte=at).filter(Q(namespace__gt=at) | Q(key__gt=key))
 
     def at(self, addresses: Sequence[tuple[Sequence[str], str]]) -> Self:
-        """Return the items at these addresses: pairs of a namespace and a key."""
         found = Q(pk__in=[])
         for namespace, key in addresses:
             found |= Q(namespace=stored(namespace), key=key)
         return self.filter(found)
 
-    def fitting(self, conditions: Sequence[Condition]) -> Self:
+    def satisfying(self, conditions: Sequence[Condition]) -> Self:
         if not conditions:
             return self
-        told = Value(list(conditions), models.JSONField())
-        return self.filter(Func("value", told, function="memory_item_fits", output_field=models.BooleanField()))
+        condition = Value(list(conditions), models.JSONField())
+        return self.filter(Func("value", condition, function="memory_item_fits", output_field=models.BooleanField()))
 
     def put(self, items: Sequence["StoredItem"]) -> int:
         """Insert items, or replace the items at the same addresses. Return the number of stored items.

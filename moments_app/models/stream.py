@@ -27,8 +27,6 @@ LESSONS = "lessons"
 
 @dataclass(frozen=True)
 class Defaults:
-    """The initial settings of a kind of stream. Operators can change them later."""
-
     extraction_prompt: str
     extracts_observations: bool
     extracts_facts: bool
@@ -87,9 +85,8 @@ def _models_allowed() -> Collection[str]:
     return {settings.ENGINE.model, *settings.MEMORY_FORMATION.stream_models}
 
 
-def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
-    """Return the number of rows of a subquery, but at most `most`."""
-    return Func(ArraySubquery(rows.values("pk")[:most]), function="cardinality", output_field=IntegerField())
+def _count_to(maximum: int, rows: QuerySet[models.Model]) -> Func:
+    return Func(ArraySubquery(rows.values("pk")[:maximum]), function="cardinality", output_field=IntegerField())
 
 
 class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
@@ -100,15 +97,16 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         """Return the active streams to which formations add items."""
         return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
 
-    def seen_by(self, session: Session) -> Self:
-        """Return the streams for a session's turns and context: the session's, its person's and its agent's streams."""
-        own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
-        person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
-        agents = ("", session.agent_id)
-        shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
-        return self.filter((own | person) & Q(user_id=session.user_id) | shards)
+    def seen_by(self, *sessions: Session) -> Self:
+        """Return the streams of a person's sessions, of the person, and of the sessions' agents."""
+        first, agents = sessions[0], {session.agent_id for session in sessions}
+        own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
+        person = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
+        of_application = Q(stream_type=MemoryStream.Type.AGENT, application=first.application_pk)
+        shards = of_application & Q(agent_id__in={"", *agents})
+        return self.filter((own | person) & Q(user_id=first.user_id) | shards)
 
-    def touch(self) -> None:
+    def rebuild_text(self) -> None:
         """Rebuild the streams' texts from their statements, and mark the streams as changed.
 
         The change invalidates cached contexts.
@@ -119,27 +117,24 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         text = Func(lines, Value("\n"), function="array_to_string", output_field=models.TextField())
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
-    def with_figures(self, most: int) -> Self:
-        """Annotate streams with numbers of items, and with the time of the last consolidation (`consolidated_at`).
+    def with_counts(self, maximum: int) -> Self:
+        """Annotate streams with numbers of items up to `maximum`, which limits the cost for huge streams.
 
         `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has read, and
-        `facts` the number of facts.
-
-        Args:
-            most: the maximum to which items are counted, to limit the cost for huge streams.
+        `facts` the number of facts. `consolidated_at` is the time of the last consolidation.
         """
         own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
         atoms = own.active()
         return self.annotate(
-            waiting=_count_to(most, atoms.waiting()),
-            fresh=_count_to(most, atoms.fresh()),
-            facts=_count_to(most, atoms.facts().filter(is_candidate=False)),
+            waiting=_count_to(maximum, atoms.waiting()),
+            fresh=_count_to(maximum, atoms.fresh()),
+            facts=_count_to(maximum, atoms.facts().filter(is_candidate=False)),
             consolidated_at=Subquery(last),
         )
 
-    def ensure_for_each(self, sessions: Sequence[Session]) -> None:
-        """Create missing streams of a person and of some of the person's sessions."""
+    def ensure_for(self, *sessions: Session) -> None:
+        """Create missing streams of some of a person's sessions, and of the person."""
         user = sessions[0].user
         own = {"user": user, "stream_type": MemoryStream.Type.SESSION, **asdict(SESSION_DEFAULTS)}
         persons = {"user": user, "stream_type": MemoryStream.Type.USER, **asdict(USER_DEFAULTS)}
@@ -148,22 +143,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         streams += [MemoryStream(agent_id=agent, **persons) for agent in agents]
         insert_missing(streams, named_by="stream_id")
 
-    def seen_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
+    def fed_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
         """Return the streams to which formations add items, keyed by session. All sessions belong to one person."""
-        agents = {session.agent_id for session in sessions}
-        own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
-        persons = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
-        of_application = Q(stream_type=MemoryStream.Type.AGENT, application=sessions[0].application_pk)
-        shards = of_application & Q(agent_id__in={"", *agents})
-        found = self.filter((own | persons) & Q(user_id=sessions[0].user_id) | shards).extracting().order_by("id")
-        streams = list(found)
+        streams = list(self.seen_by(*sessions).extracting().order_by("id"))
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
-        """Return the active streams for lessons from a session: its agent's stream, and the stream for all agents.
-
-        Create them if they don't exist.
-        """
+        """Return the active streams for lessons, of a session's agent and of all agents. Create them if needed."""
         agents = ["", session.agent_id]
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}
@@ -173,22 +159,12 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
             insert_if_missing(MemoryStream(agent_id=agent, **lessons, **fields))
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
 
-    def ensure_for(self, session: Session) -> None:
-        """Create the streams of the session and the person if they don't exist."""
-        scope = {"agent_id": session.agent_id, "user_id": session.user_id}
-        insert_if_missing(
-            MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
-        )
-        self.ensure_of_person(session.user, session.agent_id)
-
     def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
-        """Return a person's stream with an agent. Create it if it doesn't exist."""
         scope = {"stream_type": MemoryStream.Type.USER, "agent_id": agent_id, "user": user}
         insert_if_missing(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
         return self.get(**scope)
 
     def lists(self) -> Self:
-        """Return the streams of the tasks, goals and problems that clients wrote."""
         return self.filter(stream_type=MemoryStream.Type.USER, agent_id="")
 
     def ensure_list(self, user: UserProfile) -> "MemoryStream":
@@ -197,8 +173,6 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
 
 
 class MemoryStream(models.Model):
-    """A text with the items behind it. See the module's docstring."""
-
     class Type(models.TextChoices):
         SESSION = "session"
         USER = "user"
@@ -311,7 +285,6 @@ class MemoryStream(models.Model):
         return self.name_on_pages
 
     def clean(self) -> None:
-        """Check the constraints with readable errors, and check that the settings allow the model."""
         if self.extraction_model and self.extraction_model not in _models_allowed():
             raise ValidationError(
                 {"extraction_model": "Use a model of MEMORY_FORMATION__STREAM_MODELS, or leave it blank."}
@@ -347,7 +320,6 @@ class MemoryStream(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of the application of the person or shard."""
         found = self.user.application_id if self.user else self.application_id
         assert found is not None  # a shard always has an application
         return found
@@ -368,6 +340,5 @@ class MemoryStream(models.Model):
             return self.session_id == session.pk
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
 
-    def touch(self) -> None:
-        """Rebuild the text, and mark the stream as changed; see `MemoryStreamQuerySet.touch`."""
-        MemoryStream.objects.filter(pk=self.pk).touch()
+    def rebuild_text(self) -> None:
+        MemoryStream.objects.filter(pk=self.pk).rebuild_text()

@@ -86,10 +86,8 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return bool(self.begin_each({session: end}))
 
     def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
-        """Add the next version for each session, with one statement. Return the sessions with a new version.
-
-        Args:
-            ends: the sequence of the last turn of the window, keyed by session. The turn ends a round.
+        """Add the next version for each session, as `begin` does, with one statement. Return the sessions with a new
+        version.
         """
         windows = [
             (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
@@ -104,8 +102,6 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
 
 class Summary(models.Model):
-    """A version of a session's rolling summary. See the module's docstring."""
-
     class Status(models.TextChoices):
         PROCESSING = "processing"
         COMPLETED = "completed"

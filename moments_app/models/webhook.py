@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=1)
-KEPT_TRYING = timedelta(days=3)
+RETRIED_FOR = timedelta(days=3)
 LEASE = timedelta(minutes=1)  # lease of a delivery attempt; after it expires, another process retries
 SECRET_BYTES = 24
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 
 
 class WebhookEvent(models.TextChoices):
@@ -54,22 +54,18 @@ def public_name(event: str) -> str:
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
     def subscribed_to(self, events: Sequence[Event]) -> Self:
         """Return the endpoints subscribed to these events. All events belong to one person or application."""
-        told = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
+        subscribed = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
         event = events[0]
         if event.application_id:
-            return told.filter(application=event.application_id)
+            return subscribed.filter(application=event.application_id)
         if event.user_pk:
             person = UserProfile.objects.filter(pk=event.user_pk)
-            return told.filter(application__in=person.values("application"))
-        return told
+            return subscribed.filter(application__in=person.values("application"))
+        return subscribed
 
 
 def _time_until(column: str) -> "ExpressionWrapper[Any]":
     return ExpressionWrapper(F(column) - Now(), models.DurationField())
-
-
-def new_secret() -> bytes:
-    return secrets.token_bytes(SECRET_BYTES)
 
 
 class WebhookEndpoint(models.Model):
@@ -101,13 +97,11 @@ class WebhookEndpoint(models.Model):
         return self.name
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save the endpoint. If it is new, create its secret."""
         if not self.sealed_secret:
-            self.sealed_secret = seal(new_secret(), "webhook")
+            self.sealed_secret = seal(secrets.token_bytes(SECRET_BYTES), "webhook")
         super().save(*args, **kwargs)  # type: ignore[arg-type]  # as they were given
 
     def clean(self) -> None:
-        """Reject a URL that can't receive requests."""
         super().clean()
         try:
             parts = urlsplit(self.url)
@@ -134,29 +128,27 @@ class WebhookEndpoint(models.Model):
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue(self, event: Event) -> None:
-        """Queue the deliveries of an event, in the transaction of the event."""
         self.queue_each([event])
 
     def queue_each(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
-        told = [event for event in events if event.type in WebhookEvent.values]
-        endpoints = WebhookEndpoint.objects.subscribed_to(told) if told else ()
-        both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
-        if both:
-            self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
+        subscribed = [event for event in events if event.type in WebhookEvent.values]
+        endpoints = WebhookEndpoint.objects.subscribed_to(subscribed) if subscribed else ()
+        pairs = [(endpoint, event) for endpoint in endpoints for event in subscribed if event.type in endpoint.events]
+        if pairs:
+            self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in pairs])
             wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
-        """Return deliveries that are not sent yet and may be retried."""
         return self.filter(due_at__isnull=False)
 
-    def take_next(self) -> "WebhookDelivery | None":
+    def claim_next(self) -> "WebhookDelivery | None":
         """Lease the delivery that has been due longest, and its endpoint. Return None if none is due."""
         is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=Now())
         due = self.filter(is_ready, due_at__lte=Now(), endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():
-            both = due.select_for_update(skip_locked=True, of=("self", "endpoint"))
-            if taken := both.select_related("endpoint", "event").first():
+            locked = due.select_for_update(skip_locked=True, of=("self", "endpoint"))
+            if taken := locked.select_related("endpoint", "event").first():
                 taken.attempts += 1
                 taken.due_at = taken.endpoint.waits_until = database_now() + LEASE
                 taken.save(update_fields=["attempts", "due_at"])
@@ -172,7 +164,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return max(min([*waits, within]), 0.0)
 
     def expired(self) -> Self:
-        return self.filter(due_at=None, queued_at__lt=timezone.now() - KEPT)
+        return self.filter(due_at=None, queued_at__lt=timezone.now() - RETENTION)
 
 
 class WebhookDelivery(models.Model):
@@ -202,10 +194,10 @@ class WebhookDelivery(models.Model):
         indexes = [models.Index(fields=["due_at", "id"], condition=Q(due_at__isnull=False), name="webhook_due")]
 
     def __str__(self) -> str:
-        return f"{self.called} to {self.endpoint}"
+        return f"{self.name} to {self.endpoint}"
 
     @property
-    def called(self) -> str:
+    def name(self) -> str:
         return public_name(self.event.type)
 
     @property
@@ -218,17 +210,16 @@ class WebhookDelivery(models.Model):
         self.delete()
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
 
-    def note_sent(self) -> None:
+    def record_sent(self) -> None:
         self.due_at, self.sent_at, self.error = None, database_now(), ""
         self.save(update_fields=["due_at", "sent_at", "error"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=0, waits_until=None)
 
     @transaction.atomic
-    def note_failure(self, error: str) -> None:
-        """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `KEPT_TRYING`.
+    def record_failure(self, error: str) -> None:
+        """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `RETRIED_FOR`.
 
-        Args:
-            error: the error message, without the address.
+        The error message must not contain the address.
         """
         now = database_now()
         failures = F("failures") + 1
@@ -241,7 +232,7 @@ class WebhookDelivery(models.Model):
         self.save(update_fields=["due_at", "error"])
 
     def _next(self, now: "datetime") -> "datetime | None":
-        return now + pause_after(self.attempts) if now < self.queued_at + KEPT_TRYING else None
+        return now + pause_after(self.attempts) if now < self.queued_at + RETRIED_FOR else None
 
     def resend(self) -> None:
         self.queued_at = self.due_at = database_now()

@@ -15,7 +15,7 @@ from django.db.models.lookups import GreaterThan
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
-    Moved,
+    InputChanged,
     Process,
     Progress,
     Skipped,
@@ -23,9 +23,9 @@ from moments_app.jobs.process import (
     complete,
     locked_session,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
@@ -100,12 +100,11 @@ class BuildMoments(Process[BuildInput, Built]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the session's boundary, an earlier moment or a fact changed while the engine was working, so the
-                engine may have received withdrawn or wrong data.
+            InputChanged: the session's boundary, an earlier moment or a fact changed while the engine was working.
         """
         session = locked_session(job)
         if session.built_to != input.session.built_to:
-            raise Moved("The session's moments changed while the engine was working.")
+            raise InputChanged("The session's moments changed while the engine was working.")
         user = refuse_what_moved(session.user_id, input.corrections, builds=[input])
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
@@ -131,11 +130,11 @@ class BuildMoments(Process[BuildInput, Built]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
+        if settling_is_one_call() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
             return None
-        tokens = tokens_of(turns_that(UNBUILT, everything=everything))
+        tokens = tokens_of(turns_to_estimate(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
-        own: Any = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
+        own: Any = {"filter": GreaterThan(tokens, most)} if settling_is_one_call() else {}
         engine = engine_name(settings.ENGINE.model)
         calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
@@ -160,7 +159,7 @@ def _due_by_tokens(session: Session) -> bool:
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
     """Return the turns for one run: those without moments, before the lag. Also return whether more are left."""
     live_from = stays_live_from(session, params)
-    waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
+    waiting = session.messages.turns().unretracted().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Also read some turns after the boundary, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)

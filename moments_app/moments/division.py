@@ -19,16 +19,16 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force, refuse_corrected
+from moments_app.jobs.process import InputChanged, ProcessInput, Progress, active_prompt, check_corrections
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
-from moments_app.models.moment import WRITTEN, moment_key
+from moments_app.models.moment import EPISODE_FIELDS, moment_key
 from moments_app.moments.journey import KnownBefore, are_current, told
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.models.user_profile import united
+from sessions_app.models.user_profile import merge_lists
 
 # Limits of one run, in memory and in time; a follow-up job builds the rest.
 MAX_TURNS = 2_000
@@ -95,7 +95,7 @@ class BuildInput(ProcessInput):
         """The chunks that need a call to the engine, because they have no draft."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
-    def of_one_call(self) -> "BuildInput":
+    def for_first_call(self) -> "BuildInput":
         """Return the part of this input that the first call to the engine receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
@@ -130,7 +130,7 @@ def builder_prompt(session: Session) -> PromptVersion:
     Raises:
         CannotRun: there is no active version.
     """
-    return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
+    return active_prompt(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
 def fitting(turns: Sequence[Message], most: int) -> int:
@@ -210,7 +210,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
             answer = engine.build_moments(request_of(input, chunk, journey))
             found = _segments(answer.moments, chunk.sequences)
         segments += found
-        journey = journey.then([_known(segment, chunk) for segment in found])
+        journey = journey.extended([_known(segment, chunk) for segment in found])
     return Built(_covering(segments, input), told(journey), engine.name)
 
 
@@ -222,12 +222,12 @@ def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
     for chunk in input.chunks:
         if chunk.draft is None:
             return request_of(input, chunk, journey), chunk
-        journey = journey.then([_known(_of_draft(chunk.draft, chunk), chunk)])
+        journey = journey.extended([_known(_of_draft(chunk.draft, chunk), chunk)])
     return None
 
 
 def _of_draft(draft: EpisodeDraft, chunk: Chunk) -> Segment:
-    written = {name: getattr(draft, name) for name in WRITTEN}
+    written = {name: getattr(draft, name) for name in EPISODE_FIELDS}
     answer = DraftMoment(**written, starts_at_message_idx=0, ends_at_message_idx=len(chunk.turns) - 1)
     return Segment(answer, chunk.sequences[0], chunk.sequences[-1], draft)
 
@@ -264,21 +264,21 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 
 def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
-    """Lock and return a person. Raise `Moved` if the input of the builds has changed.
+    """Lock and return a person. Raise `InputChanged` if the input of the builds has changed.
 
     Args:
         corrections: the state of the person's corrections at the start of the builds' claims.
 
     Raises:
-        Moved: moments, drafts or facts that the engine received have changed.
+        InputChanged: moments, drafts or facts that the engine received have changed.
     """
     user = UserProfile.objects.locked().get(pk=user_id)  # lock the person, as every change of the chain does
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
-        raise Moved("Moments that the engine received were changed or deleted.")
+        raise InputChanged("Moments that the engine received were changed or deleted.")
     drafts = [chunk.draft.pk for one in builds for chunk in one.chunks if chunk.draft]
     if EpisodeDraft.objects.filter(pk__in=drafts).count() != len(drafts):
-        raise Moved("Drafts of moments were deleted.")
-    refuse_corrected(user_id, corrections)
+        raise InputChanged("Drafts of moments were deleted.")
+    check_corrections(user_id, corrections)
     return user
 
 
@@ -338,8 +338,8 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
 
 def _columns(draft: DraftMoment) -> dict[str, Any]:
     """Return the engine's fields as columns. Strip the name, and remove duplicate tags."""
-    written = {name: getattr(draft, name) for name in WRITTEN}
-    tags = {name: united([], value) for name, value in written.items() if isinstance(value, list)}
+    written = {name: getattr(draft, name) for name in EPISODE_FIELDS}
+    tags = {name: merge_lists([], value) for name, value in written.items() if isinstance(value, list)}
     return written | tags | {"name": draft.name.strip()}
 
 

@@ -11,8 +11,8 @@ from typing import Self
 from moments_app.engines import Caller
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    InputChanged,
     Lane,
-    Moved,
     Process,
     ProcessInput,
     Progress,
@@ -89,14 +89,13 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: one of the moments was changed or deleted, turns were retracted, or a fact was corrected, while the
-                engine was working.
+            InputChanged: moments were changed or deleted, turns were retracted, or a fact was corrected meanwhile.
         """
         session = locked_session(job)
         user = refuse_what_moved(session.user_id, input.build.corrections, builds=[input.build])
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
-            raise Moved("The session's moments changed while the engine was working.")
+            raise InputChanged("The session's moments changed while the engine was working.")
         Moment.objects.filter(pk__in=input.replaced).delete()
         moments = store_moments(job, input.build, answer)
         Moment.objects.relink(user.pk, [*replaced, *moments])
@@ -140,7 +139,7 @@ def _goes_on(moments: list[Moment], moment: Moment) -> bool:
 
 
 def _shown(session: Session, moments: list[Moment]) -> list[Message]:
-    turns = session.messages.turns().believed().exclude(role=Message.Role.SYSTEM)
+    turns = session.messages.turns().unretracted().exclude(role=Message.Role.SYSTEM)
     ends = (moments[0].first_sequence, moments[-1].last_sequence)
     return list(turns.filter(user_id=session.user_id, sequence__range=ends).order_by("sequence"))
 

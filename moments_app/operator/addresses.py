@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db.models import BigIntegerField, DateTimeField, F, Field, Model, Q, QuerySet, TextField, Value
@@ -17,8 +18,6 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import Provenance, declared
 
 SESSIONS = "rem://sessions/"
-
-
 # Descriptions, keyed by the prefix of the address. `{}` is replaced by the rest of the address.
 NAMES = {
     "rem://moments/key/": "the moment {}",
@@ -38,7 +37,7 @@ COLUMNS: dict[str, "Field[Any, Any]"] = {
 }
 _SOURCE = F("source_session__session_id")
 # Rows of other tables are described by their kind. A row without a kind is described by its address.
-_NAMED_BY: dict[type[Model], dict[str, F | Value]] = {
+_COLUMNS_OF: dict[type[Model], dict[str, F | Value]] = {
     MemoryAtom: {"kind": F("atom_type"), "time": F("formed_at"), "turn": F("source_message_ids__0")},
     Moment: {"kind": Value("moment"), "time": F("ends_at"), "session": _SOURCE, "sequence": F("first_sequence")},
     Entity: {"kind": F("kind"), "time": F("created_at"), "session": _SOURCE},
@@ -95,34 +94,34 @@ class Pages:
         self._sessions: dict[str, int] = {}
         self._urls = {user.uri: change_url(user)}
         site, own = Q(application=None), Q(application=user.application_id)
+        sessions = {_session_id(ref) for ref in refs if ref.startswith(SESSIONS)}
         found = [
             *(self._of_table(table, user) for table in declared() if table.address),
             self._rows(ENTITIES, Entity.objects.for_user(user), "atom_id"),
             # The application's own prompts come last, so they replace the global ones.
             self._rows("", PromptResource.objects.filter(site), "uri", among="rem://prompts/"),
             self._rows("", PromptResource.objects.filter(own), "uri", among="rem://prompts/"),
-            self._rows(SESSIONS, Session.objects.for_user(user), "session_id", wanted=self._named_sessions()),
+            self._rows(SESSIONS, Session.objects.for_user(user), "session_id", wanted=sessions),
         ]
-        asked = [rows for rows in found if rows is not None]
-        rows = sorted(map(_Row._make, asked[0].union(*asked[1:], all=True)), key=_order) if asked else []
-        places = _places_of(user, rows)
-        self._names = {row.ref: _named(row, places) for row in rows if row.kind}
+        tables = [rows for rows in found if rows is not None]
+        rows = (
+            sorted(map(_Row._make, tables[0].union(*tables[1:], all=True)), key=attrgetter("order")) if tables else []
+        )
+        turns = _turns_of(user, rows)
+        self._names = {row.ref: _description(row, turns) for row in rows if row.kind}
         for row in rows:
             if row.ref.startswith(SESSIONS):
                 self._sessions[row.ref.removeprefix(SESSIONS)] = row.pk
             else:
                 self._urls[row.ref] = reverse(f"admin:{row.label}_change", args=[row.pk])
 
-    def _named_sessions(self) -> set[str]:
-        return {_session_id(ref) for ref in self._refs if ref.startswith(SESSIONS)}
-
     def _of_table(self, table: Provenance, user: UserProfile) -> QuerySet[Any, Any] | None:
         """Return the rows of a table at the addresses. They belong to the person or to shards."""
         assert table.address is not None  # because `__init__` selects tables with an address
         start, field = table.address
         may_be_shared = table.model._meta.get_field(table.person).null
-        theirs = Q(user=user) | Q(user=None) if may_be_shared else Q(user=user)
-        return self._rows(start, table.model._default_manager.filter(theirs), field)
+        is_visible = Q(user=user) | Q(user=None) if may_be_shared else Q(user=user)
+        return self._rows(start, table.model._default_manager.filter(is_visible), field)
 
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
@@ -140,7 +139,7 @@ class Pages:
         if not wanted:
             return None
         options = rows.model._meta
-        named_by = _NAMED_BY.get(rows.model, {"kind": Value(str(options.verbose_name))})
+        columns = _COLUMNS_OF.get(rows.model, {"kind": Value(str(options.verbose_name))})
         self._kinds += 1
         return (
             rows.filter(**{f"{field}__in": wanted})
@@ -150,7 +149,7 @@ class Pages:
                 Value(f"{options.app_label}_{options.model_name}"),
                 Concat(Value(prefix), Cast(field, TextField()), output_field=TextField()),
                 "pk",
-                *(Cast(named_by.get(name, Value(None)), field) for name, field in COLUMNS.items()),
+                *(Cast(columns.get(name, Value(None)), field) for name, field in COLUMNS.items()),
             )
         )
 
@@ -169,19 +168,15 @@ class Pages:
         return Source(ref, name if url or not ref else f"{name} (deleted)", url)
 
 
-def _order(row: _Row) -> int:
-    return row.order
-
-
-def _places_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
-    """Return the session id and sequence of source turns, keyed by primary key."""
+def _turns_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
+    """Return the session id and sequence of each source turn, keyed by primary key."""
     turns = Message.objects.filter(user=user, pk__in={row.turn for row in rows if row.turn})
     return {pk: (session, n) for pk, session, n in turns.values_list("pk", "session__session_id", "sequence")}
 
 
-def _named(row: _Row, places: Mapping[int, tuple[str, int]]) -> str:
+def _description(row: _Row, turns: Mapping[int, tuple[str, int]]) -> str:
     """Return a description of a row, such as `fact, 21 Nov, from chat-1 turn 4`."""
-    session, sequence = places.get(row.turn or 0, (row.session, row.sequence))
+    session, sequence = turns.get(row.turn or 0, (row.session, row.sequence))
     turn = "" if sequence is None else f" turn {sequence}"
     return f"{row.kind}{_day(row.time)}" + (f", from {session}{turn}" if session else "")
 

@@ -39,6 +39,6 @@ class AsOf:
         return f"?as_of={self.day}" if self.day else ""
 
     @property
-    def more(self) -> str:
+    def query_suffix(self) -> str:
         """The same parameter, to append to an existing query string."""
         return self.query.replace("?", "&")

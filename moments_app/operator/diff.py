@@ -1,4 +1,4 @@
-"""Compare texts and lists for pages that mark changes: word by word, item by item, line by line."""
+"""Compare texts for pages that mark changes, word by word or line by line."""
 
 import re
 from collections.abc import Iterator

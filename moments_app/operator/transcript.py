@@ -1,4 +1,4 @@
-"""Turns and partition events for pages."""
+"""Turns and partition events for pages, with their moments, retractions and links."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Session compacted", CLEARED: "Session cleared"}
-LINKED = (Message.Role.USER, Message.Role.ASSISTANT)
+LINKED_ROLES = (Message.Role.USER, Message.Role.ASSISTANT)
 COLORS = 8  # number of moment colors; adjacent moments have different colors
 
 
@@ -57,8 +57,8 @@ class Marks:
     Args:
         live_from: sequence of the first turn of the live window.
         lag_from: sequence of the first turn that the next build leaves live.
-        turn: sequence of the turn that was searched for.
-        moment: primary key of the moment whose turns were searched for.
+        turn: sequence of the requested turn.
+        moment: primary key of the moment whose turns were requested.
     """
 
     live_from: int | None = None
@@ -76,7 +76,7 @@ class Entry:
         moment: the moment that contains the turn.
         opens_moment: whether the previous line is in another moment or in none.
         opens_live, opens_lag: whether the turn is the first of the live window, or of the lag.
-        is_marked: whether the operator searched for the line.
+        is_marked: whether the operator requested the line.
         retraction: the retraction that removed the turn from memory.
         moments: the moments whose keys a partition event contains, if they still exist.
         is_archived: whether the text of the turn is in an archive file.
@@ -143,7 +143,7 @@ def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Ma
         before = found[-1].moment if found else None
         turn = _turn(message, moment, before, marks, retractions)
         is_archived = message.pk in archived
-        has_links = message.role in LINKED and not is_archived and message.retracted_at is None
+        has_links = message.role in LINKED_ROLES and not is_archived and message.retracted_at is None
         shown = [link.of(message) for link in links] if has_links else ()
         found.append(replace(turn, is_archived=is_archived, links=shown))
     return found

@@ -1,9 +1,4 @@
-"""Prompts: install the shipped ones in the database, and check who may activate a version.
-
-Each shipped text is a file next to this module. `migrate` writes each text once as a version of its resource, so a new
-release adds a version. The version is activated only if the active one is a shipped one, so it never replaces an
-operator's version.
-"""
+"""Install the shipped prompts, whose texts are next to this module, and activate versions of prompts."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +11,7 @@ from sessions_app.models import Event
 from sessions_app.refusals import Conflict
 
 SHIPPED_BY = "shipped"
-ADDRESS = "rem://prompts/"
+URI_PREFIX = "rem://prompts/"
 MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
 ROLLING_SUMMARY_URI = "rem://prompts/rolling-summary"
 MEMORY_EXTRACTION_URI = "rem://prompts/memory-extraction"
@@ -33,7 +28,7 @@ _SHIPPED = {
     RECALL_QUERY_URI: ("Search query", "recall-query"),
 }
 MAX_CHARS = 100_000
-NO_WORD = "content: a prompt needs at least one word."
+BLANK_PROMPT = "content: a prompt needs at least one word."
 OPERATOR = "operator:"
 
 
@@ -58,7 +53,6 @@ class NotApproved(Conflict):
 
 
 def needs_second_editor() -> bool:
-    """Return whether the site requires that another editor activates a version."""
     return bool(settings.PROMPT_APPROVAL == "second")
 
 
@@ -68,9 +62,7 @@ def normalize_newlines(content: str) -> str:
 
 @transaction.atomic
 def activate_version(version: PromptVersion, *, by: str) -> None:
-    """Activate a version of a prompt. Jobs that start from now on use it.
-
-    Do nothing if the version is active already.
+    """Activate a version of a prompt, unless it is active. Jobs that start from now on use it.
 
     Args:
         by: `operator:…` or `key:…`.
@@ -89,7 +81,6 @@ def activate_version(version: PromptVersion, *, by: str) -> None:
 
 
 def _check_approval(version: PromptVersion, by: str) -> None:
-    """Raise `NotApproved` unless an operator other than the author activates the version."""
     if not by.startswith(OPERATOR):
         raise NotApproved(f"An API key can't approve a version. Ask an operator to activate version {version.number}.")
     if version.created_by == by:

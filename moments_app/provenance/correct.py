@@ -29,7 +29,7 @@ from moments_app.models import (
     Moment,
     StatementChange,
 )
-from moments_app.models.atom import WHOLE, WRITTEN, content_hash
+from moments_app.models.atom import TEXT_ATTRIBUTES, WRITTEN_ATTRIBUTES, content_hash
 from moments_app.provenance.written_texts import (
     KINDS,
     Row,
@@ -47,8 +47,8 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import queue_indexing
 from moments_app.streams.known_people import link_corrected
-from moments_app.streams.texts import merged_text, take_out_lines, write_text
-from moments_app.streams.timeline import settle, touch
+from moments_app.streams.texts import merged_text, remove_lines_with, write_text
+from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from moments_app.turns.corrected import as_corrected
 from moments_app.turns.rewording import Rewording
 from sessions_app.database.sql import insert_if_missing, lock_rows
@@ -266,18 +266,18 @@ def _facts(
 ) -> list[Change]:
     """Return the person's other statements that say the same thing, including lines and candidates for a shard."""
     line = Q(state=MemoryAtom.State.LINE)
-    own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
+    own = (MemoryAtom.objects.current() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)
     # The search returns a turn instead of facts that only repeat it, so also check the facts from these turns.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
-    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN) | line)
+    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN_ATTRIBUTES) | line)
     changes = []
     for other in same.exclude(pk=fact.pk).defer("search_vector").order_by("pk"):
         is_twin = other.content_hash == fact.content_hash
         is_same = is_twin or rewording.says_same(other.content)
         # Possibly only some sentences of a line say the same thing.
         is_line = other.state == MemoryAtom.State.LINE
-        is_text = other.attribute in WHOLE or is_line
+        is_text = other.attribute in TEXT_ATTRIBUTES or is_line
         is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
         after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
         if after != other.content and (is_same or after or is_text):
@@ -306,7 +306,7 @@ def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], ses
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
     """Return the source turns of the fact and the turns at the places, with corrections applied."""
-    own = Message.objects.said().believed().filter(user_id=fact.user_id)
+    own = Message.objects.all_turns().unretracted().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
     there = set(places)
@@ -362,7 +362,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     cause, is_line = Cause(correction.requested_by, correction.reason), atom.position is not None
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
-    take_out_lines([atom], cause)
+    remove_lines_with([atom], cause)
     same, action = MemoryAtom.objects.filter(pk=atom.pk), StatementChange.Action(correction.kind)
     if change.after and atom.is_listed:
         same.change(action, cause, content=change.after, formed_at=correction.created_at)
@@ -373,7 +373,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     if right and is_new:
         _move_links(atom.pk, right.pk)
     elif right:
-        right = MemoryAtom.objects.like(right).first()
+        right = MemoryAtom.objects.duplicates_of(right).first()
     same.change(
         action,
         cause,
@@ -425,7 +425,7 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
         kind=atom.kind,
         is_candidate=atom.is_candidate,
         source_user_id=atom.source_user_id,
-        attribute=atom.attribute if atom.attribute in WRITTEN else "",
+        attribute=atom.attribute if atom.attribute in WRITTEN_ATTRIBUTES else "",
         about_kind=atom.about_kind,
         subject=atom.subject,
         speaker=atom.speaker,
@@ -504,7 +504,7 @@ def _settle(correction: Correction, cause: Cause) -> None:
     changed = [change for change in correction.changes if "made" in change]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
-    touch([*facts, *settle(facts, cause)])
+    refresh_derived([*facts, *recompute_timelines(facts, cause)])
 
 
 def _touch_person(user: UserProfile) -> None:

@@ -35,7 +35,7 @@ from moments_app.models import (
     WebhookDelivery,
     Word,
 )
-from moments_app.models.moment import WRITTEN, Episode
+from moments_app.models.moment import EPISODE_FIELDS, Episode
 from moments_app.models.stored_item import KEY_MAX, TEXT_MAX, TTL_MAX, TTL_MIN
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
@@ -72,7 +72,7 @@ from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries import RollSummary
-from sessions_app.people.export_format import File, Name, NameOf, NotRestored, PublicId
+from sessions_app.people.export_format import File, Name, NotRestored, PublicId, Reference
 from sessions_app.people.provenance import Provenance, declare
 
 MADE_OF_OTHERS = "it is derived from other rows, and is rebuilt"
@@ -96,7 +96,7 @@ declare(
         File(
             "moments",
             about="remembered episodes. `previous_moment_keys` lists the earlier moments, nearest first",
-            fields=f"key {' '.join(WRITTEN)} category starts_at ends_at session_id first_sequence last_sequence "
+            fields=f"key {' '.join(EPISODE_FIELDS)} category starts_at ends_at session_id first_sequence last_sequence "
             "previous_moment_keys journey engine created_at updated_at",
             columns=(MomentKey("key"), session_of("source_session", is_optional=True)),
             missing={"journey": ""} | BLANK,
@@ -149,7 +149,7 @@ declare(
             types={"stream_type": Literal["session", "user"]},
             missing={"extraction_model": ""},
             key=("stream_id",),
-            may_be_there=True,
+            skip_existing=True,
         ),
         address=("rem://streams/", "stream_id"),
         made_of=("atoms",),
@@ -225,7 +225,7 @@ declare(
         is_rewritten=True,
         imported=derive_profile,
         erase=erase.forget_in_memories,
-        beside=erase.count_in_memories,
+        count_others=erase.count_in_memories,
     ),
     Provenance(
         StatementChange,
@@ -235,7 +235,7 @@ declare(
             fields="change_id atom_id action before actor reason created_at",
             columns=(
                 PublicId("change_id"),
-                NameOf("atom_id", "statement", MemoryAtom, "atom_id"),
+                Reference("atom_id", "statement", MemoryAtom, "atom_id"),
                 Before("before"),
             ),
             rows=StatementChange.objects.of_person,
@@ -297,7 +297,7 @@ declare(
             is_newer=True,
         ),
         made_of=("session", "sequence"),
-        left_alone="it refers to places in turns, and the turns stay in the transcript",
+        not_retracted="it refers to places in turns, and the turns stay in the transcript",
     ),
     Provenance(
         EntityLink,
@@ -305,8 +305,8 @@ declare(
             "entity_links",
             about="links between tasks, goals and problems",
             fields="from_entity to_entity relation",
-            columns=tuple(NameOf(end, end, MemoryAtom, "atom_id") for end in ("from_entity", "to_entity")),
-            may_be_there=True,
+            columns=tuple(Reference(end, end, MemoryAtom, "atom_id") for end in ("from_entity", "to_entity")),
+            skip_existing=True,
         ),
         made_of=("from_entity", "to_entity"),
         is_withdrawn=True,
@@ -328,9 +328,9 @@ declare(
             order=("namespace", "key"),
             rows=lambda user: StoredItem.objects.filter(user=user).live(),
             is_newer=True,
-            may_be_there=True,
+            skip_existing=True,
         ),
-        left_alone="the application wrote it, and models don't receive it",
+        not_retracted="the application wrote it, and models don't receive it",
     ),
     Provenance(
         ContextReceipt,
@@ -343,7 +343,7 @@ declare(
             is_restored=False,
         ),
         made_of=("session", "refs"),
-        left_alone="it records what was served, and models don't receive it",
+        not_retracted="it records what was served, and models don't receive it",
         erase=erase.forget_contexts,
     ),
     Provenance(
@@ -366,27 +366,27 @@ declare(
             columns=(session_of("session"),),
             is_restored=False,
         ),
-        left_alone=OF_RETRACTION,
+        not_retracted=OF_RETRACTION,
     ),
-    Provenance(RetractedItem, not_exported="its content is no longer believed", left_alone=OF_RETRACTION),
-    Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, left_alone=NO_TEXT, erase=erase.unlink_calls),
+    Provenance(RetractedItem, not_exported="its content is no longer believed", not_retracted=OF_RETRACTION),
+    Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, not_retracted=NO_TEXT, erase=erase.unlink_calls),
     Provenance(
         KeptExchange,
         not_exported="it contains an invalid answer, and an engine's input whose turns are in the export",
-        left_alone="it records a failed call, and models don't receive it",
+        not_retracted="it records a failed call, and models don't receive it",
     ),
-    Provenance(ServedLine, not_exported=NO_TEXT, left_alone=NO_TEXT),
+    Provenance(ServedLine, not_exported=NO_TEXT, not_retracted=NO_TEXT),
     Provenance(
         WebhookDelivery,
         person="event__user_pk",
         not_exported="it records a notification about an event, and the event is in the export",
-        left_alone="the notification is built from the event when it is sent",
+        not_retracted="the notification is built from the event when it is sent",
     ),
     Provenance(
         Vocabulary,
         made_by=(CountWords.name,),
         not_exported=MADE_OF_OTHERS,
-        left_alone=MADE_OF_OTHERS,
+        not_retracted=MADE_OF_OTHERS,
         imported=count_again,
     ),
     Provenance(
@@ -395,9 +395,9 @@ declare(
         made_of=("vocabulary",),
         made_by=(CountWords.name,),
         not_exported=MADE_OF_OTHERS,
-        left_alone=MADE_OF_OTHERS,
+        not_retracted=MADE_OF_OTHERS,
         erase=erase.forget_words,
-        beside=erase.count_words_of,
+        count_others=erase.count_words_of,
     ),
     *(
         Provenance(
@@ -405,7 +405,7 @@ declare(
             made_of=("source",),
             made_by=(Embed.name,),
             not_exported=MADE_OF_OTHERS,
-            left_alone="it is removed with its text",
+            not_retracted="it is removed with its text",
             imported=ask,
         )
         for model, ask in (

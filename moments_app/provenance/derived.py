@@ -30,7 +30,7 @@ from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
 from moments_app.streams.texts import first_consolidated
-from moments_app.streams.timeline import ended_by
+from moments_app.streams.timeline import facts_ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
@@ -176,16 +176,16 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
 
 def _any_quotes(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
     """Return whether a moment contains words that occur in these turns but not in the moment's own other turns."""
-    said = _stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
+    said = _stems_of(Message.objects.all_turns_of(session, sequence__in=sequences).values_list("content", flat=True))
     return any(_quotes(moment, session, sequences, said) for moment in moments)
 
 
 def _quotes(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
     shared = _stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
-    own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
+    own = Message.objects.all_turns_of(session, sequence__range=(moment.first_sequence, moment.last_sequence))
     if not own.exists():  # the moment's turns were deleted, so compare with all existing turns
-        own = Message.objects.said_at(session, sequence__gte=0)
-    others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
+        own = Message.objects.all_turns_of(session, sequence__gte=0)
+    others = own.unretracted().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
     return not shared <= {stem for stems in others for stem in stems or ()}
 
 
@@ -245,7 +245,7 @@ def in_streams(
         user: the person of the turns; None if there are no turns.
         beside: primary keys of other rows withdrawn with the items, keyed by table.
     """
-    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
+    releases = list(Release.objects.standing().with_sources(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
     since = first_consolidated(atoms)
     lines = [line for stream, time in since.items() for line in _written_since(stream, time)]
@@ -261,10 +261,10 @@ def in_streams(
         releases=releases,
         lines=lines,
         since=since,
-        reopened=ended_by(atoms, turns),
+        reopened=facts_ended_by(atoms, turns),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
         people=people,
-        others=resting_on(withdrawn, user),
+        others=with_sources(withdrawn, user),
     )
 
 
@@ -320,7 +320,7 @@ def lost_notice(parts: Sequence[Derived]) -> str:
 def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
     """Return the number of items with a deleted source turn."""
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
-    there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
+    there = set(Message.objects.all_turns().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)
 
 
@@ -343,7 +343,7 @@ def tables_without_rules() -> list[Provenance]:
     return [table for table in declared() if table.is_withdrawn and table.model not in WITH_RULES]
 
 
-def resting_on(
+def with_sources(
     withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
 ) -> dict[type[Model], list[Model]]:
     """Return the rows that have a withdrawn source, keyed by table, in the order of `tables_without_rules`.

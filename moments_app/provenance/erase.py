@@ -25,7 +25,7 @@ from moments_app.models import (
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.texts import take_back
+from moments_app.streams.texts import undo_since
 from sessions_app.models import Session, UserProfile
 
 REQUESTED_BY = "erase_user"
@@ -121,11 +121,11 @@ def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
         if written := shard.atoms.written_since(first).order_by("pk").first():
             # An editor may have copied the person's words from the text into these lines.
             shard.atoms.filter(position__isnull=False, engine="", pk__gt=written.pk).delete()
-        take_back(shard, first, Cause(REQUESTED_BY))
+        undo_since(shard, first, Cause(REQUESTED_BY))
     theirs.delete()
     if first and shard.consolidation_prompt and shard.atoms.waiting().exists():
         Job.objects.request(Consolidate.name, stream=shard, requested_by=REQUESTED_BY, force=True)
     if is_shared:
         if Vocabulary.objects.filter(stream=shard).exists():
             count(CountInput(None, user=None, stream=shard.pk))
-        shard.touch()
+        shard.rebuild_text()

@@ -20,17 +20,17 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.models.atom import ABOUT, content_hash, hash_of_id
+from moments_app.models.atom import ABOUT, content_hash, id_hash
 from moments_app.models.embedding import ask_to_embed
-from moments_app.models.entity import EntityStatus, ending, text_of
+from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
 from moments_app.recall.count_words import CountWords
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.known_people import link_all
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, NameOf, PublicId, Restored
+from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, PublicId, Reference, RestoredRow
 from sessions_app.people.import_user import Importing
 
 REQUESTED_BY = "import_user"
@@ -41,23 +41,23 @@ FORMER_FIELDS = {"title": str, "body": str, "status": Literal["open", "done", "d
 # --- fields ---
 
 
-def session_of(column: str, *, is_optional: bool = False) -> NameOf:
+def session_of(column: str, *, is_optional: bool = False) -> Reference:
     """Return the field that identifies a session in a file."""
-    return NameOf("session_id", column, Session, "session_id", is_optional=is_optional)
+    return Reference("session_id", column, Session, "session_id", is_optional=is_optional)
 
 
-def stream() -> NameOf:
+def stream() -> Reference:
     """Return the field that identifies a stream in a file."""
-    return NameOf("stream_id", "stream", MemoryStream, "stream_id")
+    return Reference("stream_id", "stream", MemoryStream, "stream_id")
 
 
-class About(NameOf):
+class About(Reference):
     """The key of the known person whom an atom is about. A person with this key may already exist."""
 
     def __init__(self) -> None:
         super().__init__("about", "about", KnownPerson, "key", is_optional=True)
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         rows = super().read(rows, importing)
         keys = {row.line[self.name] for row in rows if row.line[self.name] and not row.columns["about_id"]}
         there = dict(KnownPerson.objects.filter(user=importing.user, key__in=keys).values_list("key", "pk"))
@@ -104,7 +104,7 @@ class NumberOf(Column):
             if line[self.name] is not None:
                 line[self.name] = exporting.numbers[self._to][line[self.name]]
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         for row in rows:
             named = row.line[self._group], row.line[self.name]
             row.columns[self.lookup] = importing.added[self._to].get(named)
@@ -127,7 +127,7 @@ class SourceSequences(Column):
             places = [found[pk] for pk in line[self.name] if pk in found]
             line[self.name] = [sequence for session, sequence in places if session == line["session_id"]]
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         named: dict[int, set[int]] = defaultdict(set)
         for row in rows:
             if session := self._session(row, importing):
@@ -143,7 +143,7 @@ class SourceSequences(Column):
             row.columns[self.lookup] = [pks[place] for place in places if place in pks]
         return rows
 
-    def _session(self, row: Restored, importing: Importing) -> int | None:
+    def _session(self, row: RestoredRow, importing: Importing) -> int | None:
         pk: int | None = importing.added[Session].get((row.line["session_id"],))
         return pk
 
@@ -186,7 +186,7 @@ class Labels(Column):
         for line in lines:
             line[self.name] = labels(line[self.name])
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         for row in rows:
             row.columns[self.name] = stored(row.line[self.name])
             row.columns["application_id"] = importing.user.application_id
@@ -208,7 +208,7 @@ class Other(Column):
 class MomentKey(Name):
     """The key of a moment. Importing keys locks the person, as every change to their chain of moments does."""
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         UserProfile.objects.locked().get(pk=importing.user.pk)
         return super().read(rows, importing)
 
@@ -219,10 +219,10 @@ class AtomText(Column):
     On import, derive the hash that identifies duplicates in a stream, and the kind if the export has none.
     """
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         for row in rows:
             text, atom_id = row.line[self.name], row.columns["atom_id"]
-            row.columns["content_hash"] = hash_of_id(atom_id) if row.line["is_listed"] else content_hash(text)
+            row.columns["content_hash"] = id_hash(atom_id) if row.line["is_listed"] else content_hash(text)
             row.columns["kind"] = row.line["kind"] or kind_of(row.line[self.name])
         return rows
 
@@ -237,7 +237,7 @@ class IsListed(Column):
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:
-            line[self.name] = line[self.name] == hash_of_id(line["atom_id"])
+            line[self.name] = line[self.name] == id_hash(line["atom_id"])
 
 
 class FormerEntity(Column):
@@ -249,17 +249,17 @@ class FormerEntity(Column):
         super().__init__("entity_id", "atom_id")
         self._id = PublicId("atom_id")
 
-    def belongs_to(self, model: Model) -> None:
-        self._id.belongs_to(model)
+    def set_model(self, model: Model) -> None:
+        self._id.set_model(model)
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         stream = MemoryStream.objects.ensure_list(importing.user)
         for row in rows:
             atom_id = row.columns["atom_id"] = row.line["atom_id"] = row.line[self.name]
             title, body, status, changed = (row.columns.pop(name) for name in FORMER_FIELDS)
             is_open = status == EntityStatus.OPEN
             row.columns |= {"stream": stream, "atom_type": MemoryAtom.Type.FACT, "content": text_of(title, body)}
-            row.columns |= {"content_hash": hash_of_id(atom_id), **ending(status, changed, "")}
+            row.columns |= {"content_hash": id_hash(atom_id), **status_columns(status, changed, "")}
             row.columns["formed_at"] = changed if is_open else row.columns["created_at"]
         return self._id.read(rows, importing)
 
@@ -267,7 +267,7 @@ class FormerEntity(Column):
 # --- after rows are restored ---
 
 
-def put_in_chain(rows: list[Restored], importing: Importing) -> None:
+def put_in_chain(rows: list[RestoredRow], importing: Importing) -> None:
     """Merge restored moments into the person's chain, and link their turns to them."""
     moments = [row.row for row in rows]
     Moment.objects.relink(importing.user.pk, moments)
@@ -278,14 +278,14 @@ def put_in_chain(rows: list[Restored], importing: Importing) -> None:
             turns.filter(session=moment.source_session_id, sequence__range=held).update(moment=moment)
 
 
-def link_bases(rows: list[Restored], importing: Importing) -> None:
+def link_bases(rows: list[RestoredRow], importing: Importing) -> None:
     """Link summary versions to their previous versions, which may be in the same batch."""
     for row in rows:
         row.row.base_id = importing.added[Summary].get((row.line["session_id"], row.line["base"]))
     Summary.objects.bulk_update([row.row for row in rows], ["base"])
 
 
-def note_others(rows: list[Restored], importing: Importing) -> None:
+def note_others(rows: list[RestoredRow], importing: Importing) -> None:
     """Store references between facts, and between lines and their items, until all rows exist."""
     others = {row.row.pk: {name: row.line[name] for name in ("replaced_by", "merged_into")} for row in rows}
     importing.later[MemoryAtom].update({pk: names for pk, names in others.items() if any(names.values())})

@@ -11,7 +11,7 @@ from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, TOPIC
 from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
 from moments_app.streams.former_texts import FormerVersion, add_lines
-from moments_app.streams.timeline import settle, touch
+from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, Session
 from sessions_app.models.session import DEFAULT_AGENT
@@ -105,14 +105,14 @@ def restore_former(importing: Importing) -> None:
     former = _read(importing)
     there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
     stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)
-    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.holding()))
+    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.current()))
     new = statements_of(former, known, holding)
     atoms = [MemoryAtom(stream=stream, user=importing.user, **columns) for columns in new]
     sessions = dict(Message.objects.filter(pk__in=_sources(atoms)).values_list("pk", "session_id"))
     for atom in atoms:
         sources = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
         atom.source_session_id = sources[-1] if sources else None
-    touch(settle([atom for atom in atoms if insert_if_missing(atom)], Cause("import_user")))
+    refresh_derived(recompute_timelines([atom for atom in atoms if insert_if_missing(atom)], Cause("import_user")))
 
 
 def _read(importing: Importing) -> FormerProfile:

@@ -16,7 +16,7 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
-from moments_app.streams.form import RANGES_AGAIN, FormMemories
+from moments_app.streams.form import WITHDRAWN_RANGES, FormMemories
 from moments_app.summaries import RollSummary
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
@@ -43,13 +43,13 @@ class Remake:
 
     def ask(self, session: Session, wanted: Any, *, requested_by: str) -> None:
         """Queue a rebuild, merged with a waiting rebuild."""
-        job = Job.objects.request_again(self.process, session=session, requested_by=requested_by)
+        job = Job.objects.request_fresh_run(self.process, session=session, requested_by=requested_by)
         job.params[self.param] = self.besides(wanted, job.params)
         job.save(update_fields=["params"])
 
     def cancel_remake(self, session: Session, *, requested_by: str) -> None:
         """Cancel a waiting rebuild. A job that was requested for other reasons runs without it."""
-        job = Job.objects.take_back(self.process, session=session)
+        job = Job.objects.requeue(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
             job.force = job.force and job.requested_by != requested_by
             job.save(update_fields=["params", "force"])
@@ -71,7 +71,7 @@ def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -
 
 
 MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the last turn that moments must cover
-MEMORIES = Remake(FormMemories.name, RANGES_AGAIN, (), _ranges)
+MEMORIES = Remake(FormMemories.name, WITHDRAWN_RANGES, (), _ranges)
 REMAKES = (MOMENTS, MEMORIES)
 
 
@@ -104,5 +104,5 @@ def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
 
 def calls_for(turns: QuerySet[Message]) -> int:
     """Return the approximate number of engine calls for a build of these turns."""
-    tokens: int = turns.believed().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
+    tokens: int = turns.unretracted().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
     return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)

@@ -130,7 +130,7 @@ class Sentences:
 
     def _words_elsewhere(self) -> set[str]:
         """Return the words of the person's other messages and of earlier answers."""
-        others = Message.objects.said().believed().filter(user=self._said.user).exclude(pk__in=self._said.turns)
+        others = Message.objects.all_turns().unretracted().filter(user=self._said.user).exclude(pk__in=self._said.turns)
         before = Q(arrived_at__lt=self._said.since)
         for session, first in self._said.shown.items():
             before |= Q(session=session, sequence__lt=first)
@@ -142,7 +142,7 @@ class Sentences:
         Args:
             shown: the last turn before the model saw the text, keyed by session.
         """
-        answers = Message.objects.said().believed().filter(ANSWERS, user=self._said.user)
+        answers = Message.objects.all_turns().unretracted().filter(ANSWERS, user=self._said.user)
         answers = answers.exclude(pk__in=self._said.turns)
         found = []
         since = answers.filter(arrived_at__gte=self._said.since)

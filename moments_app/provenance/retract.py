@@ -38,8 +38,8 @@ from moments_app.provenance.remake import (
     waiting_remakes,
 )
 from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
-from moments_app.streams.texts import changed_since, take_back
-from moments_app.streams.timeline import begin_again, settle, touch
+from moments_app.streams.texts import changed_since, undo_since
+from moments_app.streams.timeline import recompute_timelines, refresh_derived, reopen
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -190,7 +190,7 @@ def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[
     lock_sessions([*sessions, *answers])
     left = {}
     for session, sequences in answers.items():
-        believed = session.messages.turns().believed().filter(sequence__in=sequences)
+        believed = session.messages.turns().unretracted().filter(sequence__in=sequences)
         left[session] = sorted(believed.values_list("sequence", flat=True))
     return {session: sequences for session, sequences in left.items() if sequences}
 
@@ -269,7 +269,7 @@ def answers_to(said: Retracted) -> list[Answer]:
 def _served_of(turns: Sequence[Message]) -> Iterator[str]:
     """Yield the addresses of the turns and of the rows derived from them."""
     for session, sequences in by_session([Answer(turn) for turn in turns]).items():
-        turns_of_it = session.messages.said().filter(sequence__in=sequences)
+        turns_of_it = session.messages.all_turns().filter(sequence__in=sequences)
         yield from derived_from(session, turns_of_it, is_whole=False).addresses()
 
 
@@ -312,11 +312,11 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     if sequences is None:
-        if not turns.believed().exists():
+        if not turns.unretracted().exists():
             if session.archives.exists():
                 raise TurnsAreArchived("The turns of the session are archived. Restore the session first.")
             raise CannotRetract("The session has no turns that can be retracted.")
-        return turns.believed()
+        return turns.unretracted()
     if not sequences:
         raise CannotRetract("sequences: name at least one turn, or omit the field to retract the whole session.")
     turns = turns.filter(sequence__in=sequences)
@@ -402,31 +402,31 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     withdrawn: list[Sequence[Model]] = [found.corrections, history, found.atoms, found.people]
     rewritten = [streams, _lock_other_atoms(found), found.releases, sources, found.reopened, marks]
     withdraw_rows(retraction, reversed(found.others.values()))
-    retraction.items.keep(retraction, found.lines)
+    retraction.items.store(retraction, found.lines)
     _store_former_values(retraction, rewritten)
     withdraw_rows(retraction, withdrawn)
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
-    begin_again(found.reopened, cause)
-    changed = settle([*found.atoms, *found.reopened], cause)
+    reopen(found.reopened, cause)
+    changed = recompute_timelines([*found.atoms, *found.reopened], cause)
     for stream in streams:
         if stream.pk in found.since:
-            take_back(stream, found.since[stream.pk], cause)
-    touch([*found.atoms, *found.reopened, *changed])
+            undo_since(stream, found.since[stream.pk], cause)
+    refresh_derived([*found.atoms, *found.reopened, *changed])
 
 
 def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
     """Store the former values of rows that are rewritten."""
     for rows in rewritten:
-        retraction.items.keep(retraction, rows, is_rewritten=True)
+        retraction.items.store(retraction, rows, is_rewritten=True)
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
     """Store all rows before deleting any of them."""
     withdrawn = list(withdrawn)
     for rows in withdrawn:
-        retraction.items.keep(retraction, rows)
+        retraction.items.store(retraction, rows)
     for rows in withdrawn:
         _delete(rows)
 
@@ -447,7 +447,7 @@ def recount(session: Session) -> None:
     """Recompute the session's counters from its rows."""
     events = session.messages.partitions().aggregate(last=Max("sequence"))
     session.live_from_sequence = 0 if events["last"] is None else events["last"] + 1
-    live = session.messages.turns().believed().filter(sequence__gte=session.live_from_sequence)
+    live = session.messages.turns().unretracted().filter(sequence__gte=session.live_from_sequence)
     session.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
     summed = Summary.objects.for_session(session).completed().aggregate(last=Max("end_sequence"))["last"]
     digests = session.messages.partitions().exclude(payload__partition_type="moment_compression")

@@ -182,7 +182,7 @@ def _locked(owner: Owner) -> dict[str, Any]:
     if isinstance(owner, UserProfile):
         return {"user": locked_person(owner.pk)}
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    stream.touch()
+    stream.rebuild_text()
     return {"stream": stream}
 
 

@@ -37,7 +37,7 @@ from moments_app.models import (
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
-from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
+from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
 from moments_app.models.stream import MemoryStreamQuerySet
 from moments_app.provenance.derived import formations_of, moments_on, tables_without_rules
 from moments_app.provenance.remake import (
@@ -58,8 +58,8 @@ from moments_app.provenance.retract import (
     recount,
 )
 from moments_app.provenance.written_texts import apply_edits_since
-from moments_app.streams.texts import take_back
-from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
+from moments_app.streams.texts import undo_since
+from moments_app.streams.timeline import facts_ended_by, recompute_timelines, refresh_derived, reopen, reopened_columns
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
@@ -80,7 +80,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
             stream were deleted.
         TurnsAreArchived: some of its turns were archived since.
     """
-    if retraction.cause_id and not retraction.is_left:
+    if retraction.cause_id and not retraction.is_orphaned:
         raise CannotRetract(f"This retraction was caused by another one. Undo {retraction.cause_id} instead.")
     consequences = list(_consequences(retraction))
     _lock_all([retraction, *consequences])
@@ -88,11 +88,11 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
         archived = retraction.session.session_id
         raise TurnsAreArchived(f"The session {archived} has archived turns. Restore the session first.")
     for consequence in consequences:
-        with suppress(CannotPutBack), transaction.atomic():
+        with suppress(CannotRestoreRows), transaction.atomic():
             _undo(consequence, requested_by=retraction.actor)
     try:
         return _undo(retraction, requested_by=requested_by)
-    except CannotPutBack as error:
+    except CannotRestoreRows as error:
         raise CannotRetract(str(error)) from error
 
 
@@ -141,21 +141,21 @@ def _refuse(retraction: Retraction) -> None:
     """Raise an error if the retraction can't be undone now.
 
     Raises:
-        CannotPutBack: its session or some of its turns were deleted.
+        CannotRestoreRows: its session or some of its turns were deleted.
         CannotRetract: it was already undone, or a newer one must be undone first.
     """
     if retraction.undone_at:
         raise CannotRetract("This retraction was already undone.")
     if retraction.session is None and retraction.item_ids is None:
-        raise CannotPutBack("The session of this retraction was deleted, so it can't be undone.")
+        raise CannotRestoreRows("The session of this retraction was deleted, so it can't be undone.")
     if retraction.turns().count() < retraction.result["turns"]:
-        raise CannotPutBack("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
+        raise CannotRestoreRows("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
     streams = retraction.items.of(MemoryStream).values("object_pk")
     alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
     newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk).order_by("-pk")
     newer = newer.exclude(requested_by__in=_ignorable_requesters(retraction))
-    if last := next((each for each in newer if not each.is_left), None):
+    if last := next((each for each in newer if not each.is_orphaned), None):
         raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
 
 
@@ -172,7 +172,7 @@ def _put_back_all(retraction: Retraction, cause: Cause) -> None:
         assert retraction.session is not None  # checked by `_refuse`
         _put_back(retraction, retraction.session, cause)
     for table in tables_without_rules():
-        retraction.items.put_back_missing(table.model)
+        retraction.items.restore_missing(table.model)
 
 
 def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
@@ -190,7 +190,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     _apply_later_corrections(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
-    session.embedded_to = min(session.embedded_to, sequences[0] - 1)
+    session.embedded_sequence = min(session.embedded_sequence, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
     formed = _unformed_ranges(session, sequences, was)
@@ -238,10 +238,10 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
         assert starts_at is not None  # the column is not nullable
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
         item.save(update_fields=["data"])
-    withdrawn.put_back(Moment)
+    withdrawn.restore(Moment)
     moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
-        held = session.messages.turns().believed()
+        held = session.messages.turns().unretracted()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
@@ -252,7 +252,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
 def _put_drafts_back(retraction: Retraction, session: Session) -> None:
     """Restore the drafts whose turns are in no moment. They replace newer drafts."""
     EpisodeDraft.objects.filter(session=session).delete()
-    retraction.items.put_back(EpisodeDraft)
+    retraction.items.restore(EpisodeDraft)
     session.save(update_fields=["last_moment_message_idx"])
     EpisodeDraft.objects.publish([session])
 
@@ -261,7 +261,7 @@ def _put_events_back(retraction: Retraction, session: Session, sequences: Sequen
     """Restore the session's partition events, which replace later ones, and other rows that referred to the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
     session.messages.partitions().filter(sequence__gte=first).delete()
-    retraction.items.put_back(Message, Job, Event)
+    retraction.items.restore(Message, Job, Event)
 
 
 # --- summaries ---
@@ -271,7 +271,7 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
     """Restore the summaries, which replace later ones. Return whether any were restored or removed."""
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
-    return bool(retraction.items.put_back(Summary)) or bool(removed)
+    return bool(retraction.items.restore(Summary)) or bool(removed)
 
 
 def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
@@ -294,8 +294,8 @@ def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> li
     """Remove newer items that restored items replace. Return them and the facts ended by them."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
-    ended = ended_by(since)
-    begin_again(ended, cause)
+    ended = facts_ended_by(since)
+    reopen(ended, cause)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in since]).delete()
     return [*since, *ended]
 
@@ -314,11 +314,11 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
     for stream in streams.select_for_update(no_key=True):
         given = items.withdrawn(MemoryAtom).filter(data__stream=stream.pk).exclude(data__consolidated_at=None)
         if given.exists():
-            take_back(stream, retraction.created_at, cause)
+            undo_since(stream, retraction.created_at, cause)
     _put_atoms_back(retraction, cause)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
-    touch([*changed, *settle(changed, cause)])
-    streams.touch()
+    refresh_derived([*changed, *recompute_timelines(changed, cause)])
+    streams.rebuild_text()
 
 
 def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
@@ -332,7 +332,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
             continue
         atom = cast(MemoryAtom, item.row().object)
         key = (atom.stream_id, atom.user_id, atom.content_hash)
-        is_again = key in said or MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists()
+        is_again = key in said or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
         said.add(key)
         if is_again:  # the newer statement stays
             before[item.object_pk] = {"state": item.data["state"]}
@@ -340,14 +340,14 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
-        columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *not_ended(was))
+        columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *reopened_columns(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _put_people_back(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
-    withdrawn.put_back(MemoryAtom)
+    withdrawn.restore(MemoryAtom)
     # Restore questions before statements settle. Otherwise, settling would ask the questions again.
-    items.put_back(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
+    items.restore(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
     restored = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
     StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])
 
@@ -389,7 +389,7 @@ def _put_people_back(retraction: Retraction) -> None:
             atom.data["about"] = now.pk
             atom.save(update_fields=["data"])
         item.delete()
-    items.put_back(KnownPerson)
+    items.restore(KnownPerson)
 
 
 # --- what else is derived ---

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import F
 
-from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInput, Progress, Skipped, Timing
+from moments_app.jobs.process import ClaimLost, Lane, Process, ProcessInput, Progress, QueuedJobs, Skipped, Timing
 from moments_app.models import Job, Vocabulary
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session
@@ -92,12 +92,12 @@ class CountWords(Process[CountInput, None]):
             raise ClaimLost
         job.complete({"words": words})
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue a word count for each person whose sessions have grown."""
         people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
         for user_id in () if dry_run else people:
             Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
-        return Asked(len(people))
+        return QueuedJobs(len(people))
 
 
 def count(input: CountInput) -> Vocabulary:

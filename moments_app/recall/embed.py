@@ -34,22 +34,22 @@ from moments_app import engines
 from moments_app.engines import Caller, embedder_name, embedding_model
 from moments_app.engines.interface import EMBEDDING
 from moments_app.jobs.process import (
-    Asked,
     ClaimLost,
+    InputChanged,
     Lane,
-    Moved,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     Workload,
     locked_session,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
-from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
+from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, owner_arguments
 from moments_app.models.job import CannotChange
 from moments_app.recall.request_vectors import Text, Vectors, vectors_in_parallel
 from moments_app.turns.engine_input import end_of_round
@@ -128,7 +128,7 @@ class Embed(Process[EmbedInput, Embedded]):
         conf = settings.EMBEDDING
         if not conf.is_on:
             return None
-        turns = Greatest(turns_that(F("last_sequence") - F("embedded_sequence"), everything=everything), 0)
+        turns = Greatest(turns_to_estimate(F("last_sequence") - F("embedded_sequence"), everything=everything), 0)
         calls = Ceil(Cast(turns, FloatField()) / (TURNS_OF_ROUND if everything else conf.batch_size))
         memories = Case(When(GreaterThan(turns, 0), then=Value(MEMORY_CALLS)), default=Value(0.0))
         tokens = Sum(tokens_of(turns)) * (1 + MEMORY_SHARE)
@@ -141,7 +141,7 @@ class Embed(Process[EmbedInput, Embedded]):
             return Skipped("no embeddings provider is configured")
         model = EmbeddingModel.objects.in_use()
         # If the endpoint may be down, try it with a single call.
-        size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
+        size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_healthy(caller) else 1)
         if job.session:
             return _turns_of(job, job.session, model, size)
         found = _memories_of(job, model, size)
@@ -170,13 +170,13 @@ class Embed(Process[EmbedInput, Embedded]):
 
         Raises:
             ClaimLost: another worker took over the job, the job was canceled, or the session was deleted.
-            Moved: another job embedded these turns in the meantime.
+            InputChanged: another job embedded these turns in the meantime.
         """
         is_more = input.is_cut
         if input.session:
             session = locked_session(job)
-            if session.embedded_to != input.session.embedded_to:
-                raise Moved("Another job already embedded these turns.")
+            if session.embedded_sequence != input.session.embedded_sequence:
+                raise InputChanged("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
             is_more |= session.last_sequence > input.last_sequence
         else:
@@ -187,7 +187,7 @@ class Embed(Process[EmbedInput, Embedded]):
         refused = sum(isinstance(vector, str) for _text, vector in answer.made)
         job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
         if is_more:
-            about = {"session": job.session} if job.session else whose_memories(job)
+            about = {"session": job.session} if job.session else owner_arguments(job)
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
@@ -195,12 +195,12 @@ class Embed(Process[EmbedInput, Embedded]):
         conf = settings.EMBEDDING
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Restart failed embedding jobs, and resend rejected texts that are due."""
         again = ask_refused_again(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
             again += dry_run or _restarted(job)
-        return Asked(again)
+        return QueuedJobs(again)
 
 
 def _restarted(job: Job) -> bool:
@@ -225,7 +225,7 @@ def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
     due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]
-    memories = map(whose_memories, sources)
+    memories = map(owner_arguments, sources)
     return [*sessions.values(), *({str(about): about for about in memories}.values())]
 
 
@@ -338,7 +338,7 @@ def _moments() -> QuerySet[Any]:
 
 
 def _turns() -> QuerySet[Any]:
-    spoken = Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
+    spoken = Message.objects.turns().unretracted().filter(role__in=SPOKEN).exclude(content="")
     return spoken.exclude(is_only_platform_text())
 
 
@@ -381,10 +381,12 @@ def _text_of(source: Any) -> Text | None:
 def _turns_of(job: Job, session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     """Read the turns after the last processed one, and rejected turns that are due. Skip turns that have a vector."""
     own = {"session": session, "user_id": session.user_id}
-    after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_to)
+    after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_sequence)
     waiting = list(after.order_by("sequence")[: size + 1])
     turns, is_cut = waiting[:size], len(waiting) > size
-    again = list(_due_again("turn", model).filter(**own, sequence__lte=session.embedded_to)[: size + 1 - len(turns)])
+    again = list(
+        _due_again("turn", model).filter(**own, sequence__lte=session.embedded_sequence)[: size + 1 - len(turns)]
+    )
     if not (turns or again):
         return Skipped("every turn already has a vector")
     last = turns[-1].sequence if is_cut else session.last_sequence
@@ -397,7 +399,7 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
     waiting: list[Any] = []
     for kind in ("fact", "moment", "item") if job.user_id else ("fact",):
         room = size + 1 - len(waiting)
-        waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
+        waiting += without_vector(kind, model).filter(**owner_arguments(job))[:room]
     texts = texts_of(waiting[:size])
     is_cut = len(waiting) > len(texts)
     return EmbedInput(None, job, model, texts, is_cut=is_cut) if texts else Skipped("every text already has a vector")

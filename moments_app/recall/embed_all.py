@@ -12,7 +12,17 @@ from datetime import timedelta
 from django.conf import settings
 
 from moments_app.engines import Caller, embedding_model
-from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInput, Progress, Skipped, Timing, Waits
+from moments_app.jobs.process import (
+    ClaimLost,
+    Lane,
+    PostponeJob,
+    Process,
+    ProcessInput,
+    Progress,
+    QueuedJobs,
+    Skipped,
+    Timing,
+)
 from moments_app.jobs.runner import recorder
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall import embed
@@ -47,7 +57,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
 
         Raises:
             EngineError: the server failed.
-            Waits: more texts are left.
+            PostponeJob: more texts are left.
         """
         model, caller = incomplete_model(), self.caller(job)
         if model is None or caller is None:
@@ -64,7 +74,8 @@ class EmbedAll(Process[EmbedAllInput, None]):
                 done += len(texts)
                 progress(done, waiting)
                 if time.monotonic() > until:
-                    raise Waits(database_now() + timedelta(seconds=1), f"{max(0, waiting - done):,} texts to embed.")
+                    left = max(0, waiting - done)
+                    raise PostponeJob(database_now() + timedelta(seconds=1), f"{left:,} texts to embed.")
         return None
 
     def claim(self, job: Job) -> EmbedAllInput | Skipped:
@@ -82,13 +93,13 @@ class EmbedAll(Process[EmbedAllInput, None]):
         input.model.activate()
         job.complete({"model": str(input.model)})
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue the job if some texts lack a vector of the embedded model."""
         if not incomplete_model():
-            return Asked(0)
+            return QueuedJobs(0)
         if not dry_run:
             Job.objects.request(self.name, requested_by=self.name)
-        return Asked(1)
+        return QueuedJobs(1)
 
 
 def incomplete_model() -> EmbeddingModel | None:

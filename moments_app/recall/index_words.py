@@ -23,15 +23,15 @@ from django.db import connection, transaction
 from django.db.models import F, Func, IntegerField
 
 from moments_app.jobs.process import (
-    Asked,
     ClaimLost,
     Lane,
+    PostponeJob,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
-    Waits,
 )
 from moments_app.models import Job, MemoryStream, StoredItem
 from moments_app.recall.count_words import CountWords
@@ -40,7 +40,7 @@ from sessions_app.clock import database_now
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import Searched, SearchedQuerySet
-from sessions_app.retention.restore import CannotRestore, put_back
+from sessions_app.retention.restore import CannotRestore, restore_turns
 
 NAME = "index_words"
 BATCH = 500  # maximum rows or archived turns per batch
@@ -154,7 +154,7 @@ def _words(row: Any) -> str | None:
 def _ask_for_counts(rows: Sequence[Any]) -> None:
     """Queue counts for the owners of these rows. The jobs start after this transaction."""
     for user_id in dict.fromkeys(row.user_id for row in rows if row.user_id):
-        Job.objects.request_again(CountWords.name, user_id=user_id, requested_by=NAME)
+        Job.objects.request_fresh_run(CountWords.name, user_id=user_id, requested_by=NAME)
     for stream in MemoryStream.objects.filter(pk__in={row.stream_id for row in rows if not row.user_id}):
         Job.objects.request(CountWords.name, stream=stream, requested_by=NAME, force=True)
 
@@ -196,7 +196,7 @@ class IndexArchived(Process[ArchivedInput, None]):
         """Write the rows, one archive at a time.
 
         Raises:
-            Waits: another process is changing the archives of a session.
+            PostponeJob: another process is changing the archives of a session.
             ClaimLost: another worker took over the job, or the job was canceled.
             ArchiveError: a file is missing or damaged.
         """
@@ -220,13 +220,13 @@ class IndexArchived(Process[ArchivedInput, None]):
             raise ClaimLost
         job.complete({"sessions_left": input.left})
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue a job for each person with archived turns that aren't indexed yet, unless an earlier one failed."""
         failed = set(Job.objects.filter(process=self.name, status=Job.Status.FAILED).values_list("user_id", flat=True))
         people = [pk for pk in dict.fromkeys(user for user, _session in without_rows(None)) if pk not in failed]
         for user_id in () if dry_run else people[:PEOPLE]:
             Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
-        return Asked(len(people[:PEOPLE]))
+        return QueuedJobs(len(people[:PEOPLE]))
 
 
 def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
@@ -244,13 +244,13 @@ def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
 def _add_rows(job: Job, archive: Archive) -> None:
     """Restore the turns of an archive, index their words, and remove their texts again."""
     if Session.objects.claim_archive(archive.session_id) is None:
-        raise Waits(database_now() + BUSY_PAUSE, "The archives of a session are being changed.")
+        raise PostponeJob(database_now() + BUSY_PAUSE, "The archives of a session are being changed.")
     current = Archive.objects.select_for_update(no_key=True).filter(pk=archive.pk).first()
     if current is None or _archived_in(current).count() >= current.turn_count:
         return
     try:
         with transaction.atomic():
-            put_back(current)
+            restore_turns(current)
             _index(current)
     except CannotRestore as error:  # a later message has the same external_id as one of these turns
         logger.warning("archived turns can't be found", archive=current.name, reason=str(error))

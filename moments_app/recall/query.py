@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.db import connection
 
 from moments_app.engines import embedder_name, embedding_model, language_model
-from moments_app.engines.calls.recall_query import QueryRequest
+from moments_app.engines.calls.texts import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
 from moments_app.models import Circuit, EmbeddingModel, EngineCall, PromptResource, PromptVersion
@@ -28,7 +28,7 @@ from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app.database.sql import columns, first
+from sessions_app.database.sql import columns, read_first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
@@ -88,7 +88,7 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
     """Return the query that the engine writes for the message, or the message itself if the engine writes none."""
     caller = language_model(settings.ENGINE.model_for_speed, timeout=SECONDS)
     with unlimited():  # circuits and calls are global
-        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
+        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.reached_limit()
     with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
@@ -98,8 +98,8 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
 
     def record(call: CallRecord) -> None:
         with unlimited():
-            EngineCall.objects.keep(call, prompt_version=prompt)
-            Circuit.objects.note(call, Circuit.Work.QUERY)
+            EngineCall.objects.record(call, prompt_version=prompt)
+            Circuit.objects.record(call, Circuit.Work.QUERY)
         connection.close()
 
     try:
@@ -112,7 +112,9 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
 
 
 def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
-    turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
+    turns = (
+        Message.objects.turns().unretracted().for_user(user).filter(session__session_id=session_id, session__user=user)
+    )
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[:TURNS]
     turns_read = drop_platform_text(list(latest)[::-1])
     prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)
@@ -132,7 +134,9 @@ def with_vector(request: RecallRequest) -> RecallRequest:
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
     with unlimited():  # models, circuits and calls are global
-        found = first(EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")])
+        found = read_first(
+            EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")]
+        )
         if found is None or not found[0].is_served:
             return request
         model, [has_failed] = found
@@ -151,7 +155,7 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
     caller = embedding_model(model.recipe, timeout=SECONDS)
     if has_failed and Circuit.objects.refuse_query(caller.name):
         return None
-    if not caller.is_free and EngineCall.objects.used_up():
+    if not caller.is_free and EngineCall.objects.reached_limit():
         return None
 
     def record(call: CallRecord) -> None:
@@ -170,8 +174,8 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
 
 def record_call(call: CallRecord) -> None:
     """Record a call for a query, and update the circuit."""
-    EngineCall.objects.keep(call)
-    Circuit.objects.note(call, Circuit.Work.QUERY)
+    EngineCall.objects.record(call)
+    Circuit.objects.record(call, Circuit.Work.QUERY)
 
 
 # --- the reranker ---
@@ -207,7 +211,7 @@ def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
     from moments_app.engines.rerank import Reranker, reranker_name  # imported here because it imports an HTTP client
 
     conf = settings.RERANK
-    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
+    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.reached_limit():
         return {}
     connection.close()  # release the connection during the call
     reranker = Reranker(

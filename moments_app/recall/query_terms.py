@@ -163,7 +163,7 @@ def _may_be_mistyped(word: str) -> bool:
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """Return the counts of known stems that may be similar to unknown words, or compounds or parts of them."""
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
-    shared = pieces(lexemes.marked(stem)[1] for stem in stems)
+    shared = pieces(lexemes.split_stem(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
         "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
         "parts": compound_parts(stems),
@@ -185,9 +185,9 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
     said_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
-        by_language[lexemes.marked(stem)[0]].append(stem)
+        by_language[lexemes.split_stem(stem)[0]].append(stem)
     return [
-        Term(lexemes.marked(stem)[1], (stem,), counts_by_kind(known[stem]), MEANT_FACTOR, term.word)
+        Term(lexemes.split_stem(stem)[1], (stem,), counts_by_kind(known[stem]), MEANT_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.all_stems)
         for stem in dict.fromkeys([*_nearest(term, by_language, known), *_longer(term, by_language, known)])
@@ -209,7 +209,7 @@ def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[st
     near: dict[str, float] = {}
     for stem in term.all_stems:
         edits = _most_edits(stem)
-        same = by_language.get(lexemes.marked(stem)[0], [])
+        same = by_language.get(lexemes.split_stem(stem)[0], [])
         for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)
@@ -222,7 +222,7 @@ def _edits(stem: str) -> range:
 
 
 def _most_edits(stem: str) -> int:
-    return tolerated_edits(lexemes.marked(stem)[1])
+    return tolerated_edits(lexemes.split_stem(stem)[1])
 
 
 # --- pieces: a word within a few edits of another word contains at least one of that word's pieces ---
@@ -311,7 +311,7 @@ def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[s
     found: dict[str, int] = {}
     for language, asked in _of_compounding(stems):
         for stem in by_language.get(language, ()):
-            if letters := _part(lexemes.marked(stem)[1], asked):
+            if letters := _part(lexemes.split_stem(stem)[1], asked):
                 found[stem] = max(letters, found.get(stem, 0))
     return found
 
@@ -325,4 +325,4 @@ def _part(one: str, other: str) -> int:
 
 
 def _of_compounding(stems: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return (stem for stem in map(lexemes.marked, stems) if stem[0] in COMPOUNDING and len(stem[1]) >= LAST)
+    return (stem for stem in map(lexemes.split_stem, stems) if stem[0] in COMPOUNDING and len(stem[1]) >= LAST)

@@ -11,8 +11,8 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.engines.statements.dates import plan_in
-from moments_app.models.atom import BY_DATE, held_at
+from moments_app.engines.statements.dates import plan_text
+from moments_app.models.atom import BY_DATE, true_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
 from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
@@ -54,7 +54,7 @@ FROM (
 """  # noqa: S608 (constants)
 # With `as_of`: facts that were known to be true at that time. Without: all facts that were ever true.
 _AS_OF_SQL = f"""CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong
-    ELSE {held_at("atom.", "%(as_of)s")} END"""
+    ELSE {true_at("atom.", "%(as_of)s")} END"""
 # Uses the primary keys and the indexes on the places of turns. Reads the person's own rows and the facts of shards.
 _READ_SQL = {
     "fact": f"""
@@ -208,7 +208,7 @@ def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) 
         found.content += found.marks
         found.also = tuple([one.ref for one in over])
     if is_plan and valid_until:
-        found.planned = plan_in(found.content, found.time, zone)
+        found.planned = plan_text(found.content, found.time, zone)
     return (kind, _place(row)), found
 
 

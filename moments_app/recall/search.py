@@ -17,7 +17,7 @@ from typing import Any
 
 from django.db import connection
 
-from moments_app.engines.words import is_assistants, speaker_of, words_of
+from moments_app.engines.words import is_from_assistant, speaker_of, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import KINDS, RecallRequest
@@ -272,7 +272,7 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
     speaker = speaker_of(found.content)
     if speaker and not named.isdisjoint(words_of(speaker)):
         return SPEAKER_FACTOR
-    is_reply = "semantic" in found.ranks and is_assistants(found.role, speaker)
+    is_reply = "semantic" in found.ranks and is_from_assistant(found.role, speaker)
     return ASSISTANT_FACTOR if is_reply and not request.asks_of_assistant else 1.0
 
 

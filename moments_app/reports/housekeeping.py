@@ -1,10 +1,6 @@
-"""`housekeeping`: delete old, unreferenced records of work, and end plans whose day is over.
+"""Delete old, unreferenced records of work, and end plans whose day is over."""
 
-The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something are
-kept, because moments refer to their jobs. Lines served long ago are deleted, because clients rarely repeat them.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,7 +31,7 @@ OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
 @dataclass(frozen=True)
-class Tidied:
+class HousekeepingResult:
     jobs: int = 0
     engine_calls: int = 0
     failures: int = 0
@@ -44,42 +40,40 @@ class Tidied:
     daily_usage: int = 0
     readings: int = 0
     webhook_deliveries: int = 0
-    plans_ended: int = field(default=0, kw_only=True)
-    of_extras: dict[str, int] = field(default_factory=dict, kw_only=True)
+    plans_ended: int = 0
+    of_extras: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "of_extras"}
         return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in (own | self.of_extras).items())
 
 
-def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Delete old records of finished work, and end plans whose day has passed.
-
-    Deletes work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
-    than `READING_DAYS`, and rows that extras declare.
-    """
+def housekeeping(*, dry_run: bool = False) -> HousekeepingResult:
+    """Delete old records of finished work, and end plans whose day has passed."""
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
     tidy = QuerySet.count if dry_run else _delete
     of_extras = {name: tidy(rows()) for name, rows in OF_EXTRAS.items()}
     plans = MemoryAtom.objects.past_plans().count() if dry_run else end_past_plans()
-    return Tidied(
-        *map(tidy, _old(before)),
+    return HousekeepingResult(
+        **{name: tidy(rows) for name, rows in _old_rows(before).items()},
         plans_ended=plans,
         of_extras={name: count for name, count in of_extras.items() if count},
     )
 
 
-def _old(before: datetime) -> Iterator[QuerySet[Any]]:
+def _old_rows(before: datetime) -> dict[str, QuerySet[Any]]:
     upkeep = [process.name for process in processes() if process.is_upkeep]
-    done = Q(status=Job.Status.COMPLETED, process__in=upkeep)
-    yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
-    yield EngineCall.objects.filter(created_at__lt=before)
-    yield FailureGroup.objects.expired()
-    yield KeptExchange.objects.expired()
-    yield ServedLine.objects.expired()
-    yield DailyUsage.objects.filter(day__lt=before)
-    yield Event.objects.expired_readings()
-    yield WebhookDelivery.objects.expired()
+    done = Q(status=Job.Status.COMPLETED, process__in=upkeep)  # moments refer to other completed jobs
+    return {
+        "jobs": Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before),
+        "engine_calls": EngineCall.objects.filter(created_at__lt=before),
+        "failures": FailureGroup.objects.expired(),
+        "failed_calls_texts": KeptExchange.objects.expired(),
+        "served_lines": ServedLine.objects.expired(),
+        "daily_usage": DailyUsage.objects.filter(day__lt=before),
+        "readings": Event.objects.expired_readings(),
+        "webhook_deliveries": WebhookDelivery.objects.expired(),
+    }
 
 
 def _delete(rows: QuerySet[Any]) -> int:

@@ -1,4 +1,4 @@
-"""`describe`: explain an incident: its cause, the evidence, a remedy, and what is missing from memory."""
+"""Explain incidents to operators: the cause, the evidence, a remedy, and what is missing from memory."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from django.utils import timezone
 
 from moments_app.jobs.process import processes
 from moments_app.models import Circuit, FailureGroup, Job
-from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
+from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT
 from moments_app.models.job import title_of
 
 if TYPE_CHECKING:
     from moments_app.reports.incidents import Call, Incident
 
-Words = tuple[str, str, str]  # the cause, the evidence and the remedy
+Texts = tuple[str, str, str]  # the cause, the evidence and the remedy
 
 RECENTLY = timedelta(hours=1)  # period for which the share of failed calls is computed
 TRY_ONE = "Then press Try one to test the change with one job."
@@ -36,107 +36,107 @@ KINDS = {
     ARCHIVE: ("Archived messages can't be read", "Repair the archive storage, or restore the file from a backup."),
     MISSING_PROMPT: ("A prompt has no active version", "Activate a version of the prompt that the error names."),
 }
-WHAT = {kind: what for kind, (what, _) in KINDS.items()}
-MEND = {kind: mend for kind, (_, mend) in KINDS.items() if mend}
+DESCRIPTIONS = {kind: what for kind, (what, _) in KINDS.items()}
+REMEDIES = {kind: mend for kind, (_, mend) in KINDS.items() if mend}
 
 
 def describe(incident: "Incident") -> None:
-    """Set the cause, evidence, remedy and loss of an incident."""
     if incident.is_of_people:
-        words = _of_people(incident)
+        texts = _describe_people(incident)
     elif incident.kind == "other":
-        words = _of_other(incident.failures[0])
+        texts = _describe_other(incident.failures[0])
     elif incident.kind == "queries":
-        words = _of_queries(incident.circuits[0])
+        texts = _describe_queries(incident.circuits[0])
     elif incident.kind == "prompt":
-        words = _of_prompt(incident)
+        texts = _describe_prompt(incident)
     else:
-        words = _of_engine(incident)
-    incident.cause, incident.evidence, incident.remedy = words
-    incident.loss = _loss(incident.by_process)
+        texts = _describe_engine(incident)
+    incident.cause, incident.evidence, incident.remedy = texts
+    incident.loss = _describe_loss(incident.by_process)
 
 
-def _of_people(incident: "Incident") -> Words:
+def _describe_people(incident: "Incident") -> Texts:
     failed, others = incident.failed_calls, incident.answered_calls
-    told = []
+    evidence = []
     if incident.people == 1:
         name = next(iter(incident.names.values()), "a person")
         cause = f"Calls about {name} fail"
         if failed:
             calls = "1 call" if len(failed) == 1 else f"All {len(failed):,} calls"
-            told.append(
-                f"{calls} about {name} {'has' if len(failed) == 1 else 'have'} failed since {_at(failed[-1].at)}."
+            evidence.append(
+                f"{calls} about {name} {'has' if len(failed) == 1 else 'have'} failed since {_clock(failed[-1].at)}."
             )
     else:
         cause = f"Calls about {incident.people:,} people fail"
     if not others:
-        told.append("No call about another person was answered during this time, so the engine may be the cause too.")
-        return cause, " ".join(told), f"The engine is tested automatically. {_next_probe(incident.circuits)}".strip()
+        only = "No call about another person was answered during this time, so the engine may be the cause too."
+        remedy = f"The engine is tested automatically. {_next_probe(incident.circuits)}".strip()
+        return cause, " ".join([*evidence, only]), remedy
     people = len({call.person for call in others})
     whose = "1 other person was" if people == 1 else f"{people:,} other people were"
     calls = "1 call" if len(others) == 1 else f"{len(others):,} calls"
-    told += [f"{calls} about {whose} answered during this time.", _tested(failed, others)]
+    evidence += [f"{calls} about {whose} answered during this time.", _successful_call(failed, others)]
     remedy = (
         "The engine answers other calls, so waiting doesn't help. Read the request of a failed call to find the text "
         "that causes the failures. Retract the turn with this text, or use another model. " + TRY_ONE
     )
-    return cause, " ".join(told), remedy
+    return cause, " ".join(evidence), remedy
 
 
-def _of_other(failure: FailureGroup) -> Words:
-    what = WHAT.get(failure.kind, failure.kind.replace("_", " ").capitalize())
-    return f"{what}: {failure.place or failure.error}", "", f"{MEND.get(failure.kind, 'Read the error.')} {TRY_ONE}"
+def _describe_other(failure: FailureGroup) -> Texts:
+    what = DESCRIPTIONS.get(failure.kind, failure.kind.replace("_", " ").capitalize())
+    return f"{what}: {failure.place or failure.error}", "", f"{REMEDIES.get(failure.kind, 'Read the error.')} {TRY_ONE}"
 
 
-def _of_queries(circuit: Circuit) -> Words:
+def _describe_queries(circuit: Circuit) -> Texts:
     remedy = "A request tests the model every 30 s. If it answers already, press Try now on the circuit."
-    return f"Searches use words only: {circuit.error}", "", remedy
+    return f"Searches use texts only: {circuit.error}", "", remedy
 
 
-def _of_prompt(incident: "Incident") -> Words:
+def _describe_prompt(incident: "Incident") -> Texts:
     bad, answered = incident.failed_calls[0], incident.answered_calls
     others = sum(call.at >= incident.since for call in answered)
     before = Counter(call.number for call in answered if call.uri == bad.uri)
     cause = f"Version {bad.number} of the prompt {bad.prompt} gets invalid answers"
     evidence = f"None of its {len(incident.failed_calls):,} answers was valid."
     evidence += f" {others:,} calls with other prompts succeeded."
-    remedy = MEND["invalid_answer"]
+    remedy = REMEDIES["invalid_answer"]
     if before:
         [(number, times)] = before.most_common(1)
         remedy = f"Activate version {number}, which got {times:,} valid answers."
     return cause, evidence, f"{remedy} {TRY_ONE}"
 
 
-def _of_engine(incident: "Incident") -> Words:
+def _describe_engine(incident: "Incident") -> Texts:
     name, bad, good = " and ".join(sorted(incident.engines)), incident.failed_calls, incident.answered_calls
     if circuits := incident.circuits:
-        cause = f"{name} {WHAT.get(circuits[0].reason, 'fails')}"
-        evidence = f"The last answer was at {_at(good[0].at)}." if good else "No call was answered in the last day."
+        cause = f"{name} {DESCRIPTIONS.get(circuits[0].reason, 'fails')}"
+        evidence = f"The last answer was at {_clock(good[0].at)}." if good else "No call was answered in the last day."
         return cause, evidence, _remedy_when_open(circuits)
     kinds: Counter[str] = Counter()
     for failure, jobs in incident.by_failure.items():
         kinds[failure.kind] += jobs
     [(kind, _)] = kinds.most_common(1)
-    cause = f"{name} {'sometimes ' if good else ''}{WHAT.get(kind, 'fails')}"
-    return cause, _share(bad, good), _remedy_of_engine(kind, incident)
+    cause = f"{name} {'sometimes ' if good else ''}{DESCRIPTIONS.get(kind, 'fails')}"
+    return cause, _failed_share(bad, good), _remedy_of_engine(kind, incident)
 
 
-def _share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
+def _failed_share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
     """Return a sentence about the number of failed recent calls and one that succeeded."""
     recently = timezone.now() - RECENTLY
     failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
     number = failed + answered
     share = f"{failed:,} of {number:,} calls in the last hour failed." if failed else ""
     share = "The only call in the last hour failed." if failed == number == 1 else share
-    return f"{share} {_tested(bad, good)}" if bad and good else share
+    return f"{share} {_successful_call(bad, good)}" if bad and good else share
 
 
-def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
+def _successful_call(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
     """Return a sentence about a successful call, if possible with the same prompt as the failed ones."""
     prompts = {(call.purpose, call.version) for call in failed}
     same = next((call for call in answered if (call.purpose, call.version) in prompts), None)
     call, what = (same, "The same prompt") if same else (answered[0], "A call")
-    return f"{what} for {call.name or 'another person'} was answered at {_at(call.at)}."
+    return f"{what} for {call.name or 'another person'} was answered at {_clock(call.at)}."
 
 
 def _remedy_of_engine(kind: str, incident: "Incident") -> str:
@@ -146,11 +146,11 @@ def _remedy_of_engine(kind: str, incident: "Incident") -> str:
         return "Nothing to do now: the jobs are retried automatically."
     if bad and good and good[0].at > bad[0].at:
         return "The engine has answered since then. Press Retry all."
-    return f"{MEND[kind]} {TRY_ONE}" if kind in MEND else "Press Try one to test the engine with one job."
+    return f"{REMEDIES[kind]} {TRY_ONE}" if kind in REMEDIES else "Press Try one to test the engine with one job."
 
 
 def _remedy_when_open(circuits: Sequence[Circuit]) -> str:
-    if mend := MEND.get(circuits[0].reason):
+    if mend := REMEDIES.get(circuits[0].reason):
         return f"{mend} {_next_probe(circuits)}"
     return (
         f"No job is lost: all jobs run when the engine answers. {_next_probe(circuits)} If it answers already, press "
@@ -160,24 +160,24 @@ def _remedy_when_open(circuits: Sequence[Circuit]) -> str:
 
 def _next_probe(circuits: Sequence[Circuit]) -> str:
     at = min((circuit.next_probe_at for circuit in circuits), default=None)
-    return f"The next test is at {_at(at)}." if at else ""
+    return f"The next test is at {_clock(at)}." if at else ""
 
 
-def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
+def _describe_loss(by_process: Mapping[tuple[str, str], int]) -> str:
     """Return what is missing from memory, and whether this is permanent."""
     makes = {process.name: process.makes for process in processes()}
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():
         (lost if status == Job.Status.FAILED else late)[makes.get(process) or title_of(process)] += jobs
-    told = [f"Unless the failed jobs are retried, these stay missing: {_listed(lost)}."] if lost else []
+    sentences = [f"Unless the failed jobs are retried, these stay missing: {_listed(lost)}."] if lost else []
     if late:
-        told.append(f"These are late, and will be retried automatically: {_listed(late)}.")
-    return " ".join(told)
+        sentences.append(f"These are late, and will be retried automatically: {_listed(late)}.")
+    return " ".join(sentences)
 
 
 def _listed(counted: Counter[str]) -> str:
     return ", ".join(f"{what} ({jobs:,} {'job' if jobs == 1 else 'jobs'})" for what, jobs in counted.most_common())
 
 
-def _at(time: datetime) -> str:
+def _clock(time: datetime) -> str:
     return f"{time:%H:%M:%S} UTC" if timezone.now() - time < timedelta(hours=12) else f"{time:%-d %b %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""`incidents`: unfinished work, grouped by its cause.
+"""Incidents: unfinished work, grouped by its cause.
 
 Failed and waiting jobs belong to one incident if they share a person, a version of a prompt, an engine or a place in
 the code. A comparison of failed and successful calls determines the cause. For example, if other calls to the engine
@@ -18,18 +18,18 @@ from django.db.models import Count, Max, Min, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from moments_app.engines.interface import ABOUT, About
+from moments_app.engines.interface import CAUSES, Cause
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.circuit import is_one_endpoint
 from moments_app.models.job import JobQuerySet
 from moments_app.reports.incident_words import describe
 
-FAILED_READ, ANSWERED_READ = 500, 1_500  # maximum newest calls to compare
-JOBS_READ = 20_000  # maximum groups of jobs by failure and person; if there are more, counts are too low
-WITHIN = timedelta(days=1)  # period of the calls
-LONE_FAILURES = 3  # minimum failed calls for a person to be the cause, if calls about others succeed
+MAX_FAILED_CALLS, MAX_ANSWERED_CALLS = 500, 1_500  # maximum newest calls to compare
+MAX_JOB_GROUPS = 20_000  # maximum groups of jobs by failure and person; if there are more, counts are too low
+PERIOD = timedelta(days=1)  # period of the calls
+SINGLE_PERSON_FAILURES = 3  # minimum failed calls for a person to be the cause, if calls about others succeed
 MAX_SEPARATE = 3  # maximum people with separate incidents; if there are more, they share one
-NAMED = 3  # maximum people to list by name
+MAX_NAMES = 3  # maximum people to list by name
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 Parts = tuple[str, ...]  # the kind of a cause, and its value
@@ -57,26 +57,22 @@ class Incident:
     """A cause, and the unfinished work because of it.
 
     Args:
-        parts: the kind and the value of the cause.
-        since: when the first job failed or started to wait.
         single_person: people who are the cause of failures, keyed by engine. Their jobs belong to no other incident.
-        by_process, by_failure, by_person: number of jobs, keyed by process and status, by failure, and by primary key
-            of the person.
-        circuits: open circuits of the incident.
-        failed_calls, answered_calls: failed calls of the incident, and successful calls for comparison, newest first.
-        cause, evidence, remedy, loss: texts set by `describe`.
+        answered_calls: successful calls to compare with the failed ones. Both lists start with the newest call.
     """
 
     parts: Parts
-    since: datetime
+    since: datetime  # when the first job failed or started to wait
     single_person: Mapping[str, set[int]]
-    by_process: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # Numbers of jobs:
+    by_process: Counter[tuple[str, str]] = field(default_factory=Counter)  # by process and status
     by_failure: Counter[FailureGroup] = field(default_factory=Counter)
     by_person: Counter[int] = field(default_factory=Counter)
     user_ids: dict[int, str] = field(default_factory=dict)
-    circuits: list[Circuit] = field(default_factory=list)
+    circuits: list[Circuit] = field(default_factory=list)  # the open ones
     failed_calls: list[Call] = field(default_factory=list)
     answered_calls: list[Call] = field(default_factory=list)
+    # Texts set by `describe`:
     cause: str = ""
     evidence: str = ""
     remedy: str = ""
@@ -84,7 +80,6 @@ class Incident:
 
     @property
     def key(self) -> str:
-        """The name of the cause in forms, and in the list of muted causes."""
         return ":".join(self.parts)
 
     @property
@@ -113,12 +108,10 @@ class Incident:
 
     @property
     def failed(self) -> int:
-        """Number of jobs that have used up their attempts."""
         return sum(jobs for (_, status), jobs in self.by_process.items() if status == Job.Status.FAILED)
 
     @property
     def waiting(self) -> int:
-        """Number of jobs that are retried automatically."""
         return self.jobs - self.failed
 
     @property
@@ -132,11 +125,10 @@ class Incident:
     @property
     def names(self) -> dict[int, str]:
         """The `user_id` of the people with the most jobs, keyed by primary key."""
-        return {pk: self.user_ids[pk] for pk, _ in self.by_person.most_common(NAMED) if pk in self.user_ids}
+        return {pk: self.user_ids[pk] for pk, _ in self.by_person.most_common(MAX_NAMES) if pk in self.user_ids}
 
     @property
     def more_people(self) -> int:
-        """Number of people who are not in `names`."""
         return self.people - len(self.names)
 
     def add(self, process: str, row: Row) -> None:
@@ -148,16 +140,18 @@ class Incident:
     def stalled(self) -> JobQuerySet:
         """Return the incident's jobs that failed or wait for a retry, except jobs that only wait for circuits."""
         jobs = Job.objects.stalled().filter(failure__in=list(self.by_failure))
-        alone = (Q(failure__engine=engine, user__in=people) for engine, people in self.single_person.items())
-        of_lone = reduce(or_, alone, Q(pk__in=()))
-        return jobs.filter(of_lone, user__in=list(self.by_person)) if self.is_of_people else jobs.exclude(of_lone)
+        conditions = (Q(failure__engine=engine, user__in=people) for engine, people in self.single_person.items())
+        of_single_people = reduce(or_, conditions, Q(pk__in=()))
+        if self.is_of_people:
+            return jobs.filter(of_single_people, user__in=list(self.by_person))
+        return jobs.exclude(of_single_people)
 
 
 def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
     """Return all incidents: those that need an operator first, muted ones last.
 
     Args:
-        circuits: open circuits that the reader may see; None: all.
+        circuits: the open circuits that the operator may see; None: all.
     """
     shown = list(Circuit.objects.open() if circuits is None else circuits)
     groups = FailureGroup.objects.filter(pk__in=Job.objects.stalled().values("failure")).in_bulk()
@@ -170,12 +164,12 @@ def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
 def incidents_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = None) -> list[Incident]:
     """Return the incidents that contain a failure or the circuit opened by it, most jobs first."""
     cause = failure.engine, failure.kind
-    ours = [
+    found = [
         incident
         for incident in incidents(circuits)
         if failure in incident.by_failure or any((each.engine, each.reason) == cause for each in incident.circuits)
     ]
-    return sorted(ours, key=attrgetter("jobs"), reverse=True)
+    return sorted(found, key=attrgetter("jobs"), reverse=True)
 
 
 class _Grouping:
@@ -185,48 +179,48 @@ class _Grouping:
         self._groups, self._circuits = groups, circuits
         self._rows = [row for row in _stalled() if row["failure"] in groups]  # others failed after the groups were read
         self._calls = _Calls({group.engine for group in groups.values()} | {circuit.engine for circuit in circuits})
-        self._lone = self._lone_people()
-        self._is_many = len(set().union(*self._lone.values())) > MAX_SEPARATE
-        self._found: dict[Parts, Incident] = {}
+        self._single_people = self._find_single_people()
+        self._is_many = len(set().union(*self._single_people.values())) > MAX_SEPARATE
+        self._by_cause: dict[Parts, Incident] = {}
 
     def incidents(self) -> list[Incident]:
         for row in self._rows:
             group = self._groups[row["failure"]]
-            incident = self._at(self._parts(group.engine, group.kind, row["user"], group.place), row["since"])
+            incident = self._incident(self._parts(group.engine, group.kind, row["user"], group.place), row["since"])
             incident.by_failure[group] += row["number"]
             incident.add(group.process, row)
         held = _held_by(self._circuits)
         for circuit in self._circuits:
             person = _person_of(circuit)
             parts = self._parts(circuit.engine, circuit.reason, person)
-            incident = self._at(("queries", circuit.engine) if circuit.is_of_queries else parts, circuit.since)
+            incident = self._incident(("queries", circuit.engine) if circuit.is_of_queries else parts, circuit.since)
             incident.circuits.append(circuit)
             for row in held[circuit.pk]:
                 incident.add(row["process"], row)
             if person:
                 incident.by_person[person] += 0
-        for incident in self._found.values():
+        for incident in self._by_cause.values():
             self._add_calls(incident)
             describe(incident)
-        return list(self._found.values())
+        return list(self._by_cause.values())
 
-    def _lone_people(self) -> dict[str, set[int]]:
-        """Return people whose calls fail while other people's calls succeed. The result is keyed by engine."""
+    def _find_single_people(self) -> dict[str, set[int]]:
+        """Return people whose calls fail while other people's calls succeed, keyed by engine."""
         has_failed: dict[tuple[str, int], bool] = {}  # whether one of their jobs has used up its attempts
         for row in self._rows:
             key = self._groups[row["failure"]].engine, row["user"]
             has_failed[key] = has_failed.get(key, False) or row["status"] == Job.Status.FAILED
         single_person: dict[str, set[int]] = defaultdict(set)
         for (engine, person), failed in has_failed.items():
-            if self._calls.is_lone(engine, person, at_least=2 if failed else LONE_FAILURES):
+            if self._calls.is_single_cause(engine, person, at_least=2 if failed else SINGLE_PERSON_FAILURES):
                 single_person[engine].add(person)
         for circuit in self._circuits:
             if person := _person_of(circuit):
                 single_person[circuit.engine].add(person)
         return single_person
 
-    def _at(self, parts: Parts, since: datetime) -> Incident:
-        incident = self._found.setdefault(parts, Incident(parts, since, self._lone))
+    def _incident(self, parts: Parts, since: datetime) -> Incident:
+        incident = self._by_cause.setdefault(parts, Incident(parts, since, self._single_people))
         incident.since = min(incident.since, since)
         return incident
 
@@ -234,14 +228,17 @@ class _Grouping:
         """Return what identifies a cause: a place in the code, a person, a version of a prompt, or an engine."""
         if not engine:
             return "other", kind, place
-        if person in self._lone.get(engine, ()):
+        if person in self._single_people.get(engine, ()):
             return ("people",) if self._is_many else ("person", str(person))
-        about = ABOUT.get(kind, About.NETWORK)
-        if about == About.ANSWER and (version := self._calls.bad_version(engine, kind)):
+        about = CAUSES.get(kind, Cause.NETWORK)
+        if about == Cause.ANSWER and (version := self._calls.bad_version(engine, kind)):
             return "prompt", str(version)
-        if about in (About.LOAD, About.NETWORK):  # an unreachable endpoint is one cause, for all kinds of calls
-            is_away = any(c.engine == engine and c.is_away for c in self._circuits)
-            return "engine", About.NETWORK, "" if is_away and is_one_endpoint() else engine
+        if about in (
+            Cause.LOAD,
+            Cause.NETWORK,
+        ):  # an unreachable endpoint is one cause, for all kinds of calls
+            is_unreachable = any(c.engine == engine and c.is_unreachable for c in self._circuits)
+            return "engine", Cause.NETWORK, "" if is_unreachable and is_one_endpoint() else engine
         return "engine", about, engine
 
     def _add_calls(self, incident: Incident) -> None:
@@ -258,7 +255,7 @@ class _Grouping:
             incident.failed_calls = [call for call in calls.failed if str(call.version) == incident.parts[1]]
             incident.answered_calls = calls.answered
         else:
-            single_person = {(engine, person) for engine in engines for person in self._lone.get(engine, ())}
+            single_person = {(engine, person) for engine in engines for person in self._single_people.get(engine, ())}
             incident.failed_calls, incident.answered_calls = (
                 [call for call in some if call.engine in engines and (call.engine, call.person) not in single_person]
                 for some in (calls.failed, calls.answered)
@@ -266,7 +263,7 @@ class _Grouping:
 
 
 class _Calls:
-    """The newest calls to some engines. Each list starts with the newest call."""
+    """The newest calls to some engines, newest first."""
 
     def __init__(self, engines: set[str]) -> None:
         calls = _newest_calls(engines)
@@ -286,7 +283,7 @@ class _Calls:
             if call.person:
                 self._answered_at[call.engine].append(call.at)
 
-    def is_lone(self, engine: str, person: int, *, at_least: int) -> bool:
+    def is_single_cause(self, engine: str, person: int, *, at_least: int) -> bool:
         """Return whether calls about a person fail while calls about others succeed in between."""
         streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
         if len(streak) < at_least:
@@ -316,18 +313,18 @@ def _person_of(circuit: Circuit) -> int:
 
 def _newest_calls(engines: set[str]) -> list[Call]:
     """Return the newest failed and successful calls of engines, newest first."""
-    calls = EngineCall.objects.filter(engine__in=engines, created_at__gte=timezone.now() - WITHIN)
+    calls = EngineCall.objects.filter(engine__in=engines, created_at__gte=timezone.now() - PERIOD)
     fields = ("engine", "ok", "error_kind", "job__user", "job__user__user_id", "purpose")
     resource = ("prompt_version__resource__uri", "prompt_version__resource__name")
     prompt = ("prompt_version", *resource, "prompt_version__number")
     newest = calls.order_by("-created_at", "-id").values_list(*fields, *prompt, "created_at")
-    failed, answered = newest.filter(ok=False)[:FAILED_READ], newest.filter(ok=True)[:ANSWERED_READ]
+    failed, answered = newest.filter(ok=False)[:MAX_FAILED_CALLS], newest.filter(ok=True)[:MAX_ANSWERED_CALLS]
     return sorted(map(Call._make, failed.union(answered, all=True)), key=attrgetter("at"), reverse=True)
 
 
 def _last_answers(people: set[int]) -> dict[tuple[str, int], datetime]:
     """Return the times of the last successful calls about people, keyed by engine and person."""
-    calls = EngineCall.objects.filter(job__user__in=people, ok=True, created_at__gte=timezone.now() - WITHIN)
+    calls = EngineCall.objects.filter(job__user__in=people, ok=True, created_at__gte=timezone.now() - PERIOD)
     last: Any = calls.order_by().values("engine", "job__user").annotate(at=Max("created_at"))
     return {(row["engine"], row["job__user"]): row["at"] for row in last}
 
@@ -337,7 +334,7 @@ def _stalled() -> list[Row]:
     groups = Job.objects.stalled().order_by().values("failure", "user", "user__user_id", "status")
     since = Min(Coalesce("held_since", "finished_at", "queued_at"))
     counted: Any = groups.annotate(number=Count("pk"), since=since)
-    return list(counted.order_by("-number", "user")[:JOBS_READ])
+    return list(counted.order_by("-number", "user")[:MAX_JOB_GROUPS])
 
 
 def _held_by(circuits: Sequence[Circuit]) -> dict[int, list[Row]]:
@@ -346,6 +343,6 @@ def _held_by(circuits: Sequence[Circuit]) -> dict[int, list[Row]]:
     if circuits:
         held = Job.objects.held().filter(circuit__in=circuits, failure=None).order_by()
         counted: Any = held.values("circuit", "process", "user", "user__user_id", "status").annotate(number=Count("pk"))
-        for row in counted[:JOBS_READ]:
+        for row in counted[:MAX_JOB_GROUPS]:
             found[row["circuit"]].append(row)
     return found

@@ -1,7 +1,7 @@
-"""`overview`: the figures that operators see first: work that needs attention, and recent work.
+"""The figures that operators see first: open work, and recent work.
 
-Each figure is limited by an index or by a number of rows, and estimates are labeled. No query reads whole transcripts:
-turns and tokens come from the sessions' counters, and daily counts from indexes over the requested days.
+Each figure is limited by an index or by a number of rows. No query reads whole transcripts: turns and tokens come from
+the sessions' counters, and daily counts from indexes over the requested days.
 """
 
 from collections import Counter
@@ -11,20 +11,37 @@ from datetime import date, datetime, timedelta
 from statistics import median, quantiles
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
-from django.db.models import Count, F, Max, Min, Model, Q, QuerySet, Sum, Value
-from django.db.models.functions import TruncDate
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    F,
+    Max,
+    Min,
+    Model,
+    Q,
+    QuerySet,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.functions import Now, TruncDate
 from django.utils import timezone
 
 from moments_app.jobs.process import Lane, processes
-from moments_app.models import ContextUsage, EngineCall, Job, Moment
-from moments_app.models.job import TASK, silent_since
+from moments_app.models import Circuit, ContextUsage, EngineCall, Job, Moment
+from moments_app.models.job import TASK, JobQuerySet, silent_since
 from moments_app.recall.index_words import IndexArchived
-from moments_app.reports.cost import Used, usage_by
+from moments_app.reports.cost import Usage, usage_by
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE
 
+DUE = "due"
+GROUP_COLUMNS = ("status", "process", "waits_for")
+MAX_ENGINES = 20
 DAYS = 30
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
 FEW_ROWS = 10_000  # maximum rows of a table to count, which takes a few milliseconds
@@ -43,45 +60,31 @@ GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 BUILDS_OF_MOMENTS = 1_000  # number of newest moments whose builds to time
 
 
-# --- now ---
+# --- open work ---
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """The open work, and the last sign of life of a worker.
-
-    Args:
-        due: the number of due jobs.
-        oldest_due: since when the oldest due job has been waiting.
-        later: jobs that wait for a backoff, an engine or another day.
-        running, stuck: jobs in progress, and the number of these without a recent heartbeat.
-        failed: jobs that have used up their attempts.
-        unexplained: failed jobs without a `FailureGroup`.
-        upgrading: open jobs that make archived turns of an earlier release searchable.
-        archives_done, archives: finished and total archives of these jobs that are running.
-        worker_seen_at: the time of the last heartbeat of a worker, if any.
-    """
+    """The numbers of open and failed jobs, and the last heartbeat of a worker."""
 
     due: int
-    oldest_due: datetime | None
-    later: int
+    oldest_due: datetime | None  # when the oldest due job started to wait
+    later: int  # wait for a backoff, an engine or another day
     running: int
-    stuck: int
+    stuck: int  # running jobs without a recent heartbeat
     failed: int
-    unexplained: int
-    upgrading: int
-    archives_done: int
+    unexplained: int  # failed jobs without a `FailureGroup`
+    upgrading: int  # open jobs that make archived turns of an earlier release searchable
+    archives_done: int  # finished archives of the upgrading jobs that are running
     archives: int
     worker_seen_at: datetime | None
 
     @property
     def is_silent(self) -> bool:
-        """True if no worker has sent a heartbeat recently."""
         return self.worker_seen_at is None or timezone.now() - self.worker_seen_at > WORKER_SILENT
 
 
-def work() -> Backlog:
-    """Return the waiting, running and failed work, as of now."""
+def backlog() -> Backlog:
     now = timezone.now()
     queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
     due = queued & Q(circuit=None, run_after__lte=now)
@@ -100,10 +103,7 @@ def work() -> Backlog:
         beat=Max("heartbeat_at", filter=running),
     )
     signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]
-    return Backlog(
-        **found,
-        worker_seen_at=max(signs, default=None),
-    )
+    return Backlog(**found, worker_seen_at=max(signs, default=None))
 
 
 def _last_scheduled_run() -> datetime | None:
@@ -111,29 +111,131 @@ def _last_scheduled_run() -> datetime | None:
     return ended
 
 
-# --- the last days ---
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs in the same state."""
+
+    status: str
+    process: str
+    waits_for: str  # `due`, or one of `Job.Held`; blank if the jobs are running or failed
+    number: int
+    since: datetime | None  # when the first of them started to wait
+
+    @property
+    def lane(self) -> str:
+        """The lane of the process; blank if this release has no such process."""
+        return next((process.lane.name.lower() for process in processes() if process.name == self.process), "")
+
+
+def open_job_groups(among: JobQuerySet) -> list[JobGroup]:
+    """Count open and failed jobs, using one query that reads only these."""
+    queued = Job.Status.QUEUED
+    waits_for = Case(
+        When(status=queued, circuit__isnull=False, then=Value(Job.Held.CIRCUIT)),
+        When(status=queued, run_after__lte=Now(), then=Value(DUE)),
+        When(status=queued, held_by="", then=Value(Job.Held.BACKOFF)),  # put back by an earlier release
+        When(status=queued, then=F("held_by")),
+        default=Value(""),
+    )
+    since = Case(
+        When(status=queued, circuit__isnull=False, then=F("circuit__since")),
+        When(status=queued, run_after__lte=Now(), then=F("run_after")),
+        When(status=queued, held_since=None, then=F("queued_at")),
+        When(status=queued, then=F("held_since")),
+        output_field=DateTimeField(),
+    )
+    jobs = among.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).annotate(waits_for=waits_for)
+    groups = jobs.values(*GROUP_COLUMNS).annotate(number=Count("*"), since=Min(since)).order_by()
+    return [JobGroup(*row) for row in groups.values_list(*GROUP_COLUMNS, "number", "since")]
+
+
+@dataclass(frozen=True)
+class ProviderState:
+    engine: str
+    circuits: list[Any]  # the engine's open circuits, each with `held`
+    last: EngineCall | None  # the last recorded call
+
+    @property
+    def state(self) -> str:
+        if self.circuits:
+            return "open"
+        if self.last is None:
+            return "not called yet"
+        return "answered" if self.last.ok else "failed"
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """The numbers of jobs in a lane."""
+
+    name: str
+    due: int
+    running: int
+    waiting: int
+    failed: int
+    since: datetime | None  # when the oldest due job started to wait
+
+
+def provider_states() -> list[ProviderState]:
+    """Return the states of configured engines and of engines with open circuits, using two queries."""
+    is_open: dict[str, list[Any]] = {}
+    for circuit in Circuit.objects.open().with_held().order_by("engine", "work")[:MAX_ENGINES]:
+        is_open.setdefault(circuit.engine, []).append(circuit)
+    names = sorted({*_configured(), *is_open})[:MAX_ENGINES]
+    last = {call.engine: call for call in _last_calls(names)}
+    return [ProviderState(name, is_open.get(name, []), last.get(name)) for name in names]
+
+
+def _configured() -> set[str]:
+    engine = settings.ENGINE
+    models = {engine.model, engine.model_for_speed} if engine.uses_model else set()
+    embedding = {settings.EMBEDDING.model} if settings.EMBEDDING.has_endpoint else set()
+    return {f"openai:{model}" for model in models | embedding}
+
+
+def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:
+    each = [EngineCall.objects.filter(engine=name).order_by("-created_at", "-id")[:1] for name in names]
+    return each[0].union(*each[1:], all=True) if each else ()
+
+
+def lane_states() -> list[LaneState]:
+    """Return the lanes, most urgent first, using one query."""
+    groups = open_job_groups(Job.objects.all())
+    return [_lane(lane.title, [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
+
+
+def _lane(name: str, groups: list[JobGroup]) -> LaneState:
+    def number(status: str, *, due: bool | None = None) -> int:
+        return sum(g.number for g in groups if g.status == status and due in (None, g.waits_for == DUE))
+
+    since = min((group.since for group in groups if group.waits_for == DUE and group.since), default=None)
+    queued = Job.Status.QUEUED
+    return LaneState(
+        name,
+        number(queued, due=True),
+        number(Job.Status.PROCESSING),
+        number(queued, due=False),
+        number(Job.Status.FAILED),
+        since,
+    )
+
+
+# --- recent work ---
 
 
 @dataclass
 class Day:
-    """The work of one day, UTC: new turns and new rows.
-
-    Args:
-        used: the usage of model calls.
-        contexts, context_tokens: served contexts and their tokens.
-        transcript_tokens: tokens that the whole transcripts would have used instead.
-        failures: the numbers of failed calls by kind.
-    """
+    """The new rows of one day, UTC."""
 
     date: date
     sessions: int = 0
     turns: int = 0
     moments: int = 0
-    used: Used = field(default_factory=Used)
+    used: Usage = field(default_factory=Usage)
     contexts: int = 0
     context_tokens: int = 0
-    transcript_tokens: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
+    transcript_tokens: int = 0  # tokens that whole transcripts would have used instead of contexts
+    failures: Counter[str] = field(default_factory=Counter)  # failed calls by kind
 
 
 @dataclass(frozen=True)
@@ -146,14 +248,8 @@ class Builds:
 
 
 @dataclass(frozen=True)
-class Waits:
-    """How long the completed jobs of a lane waited for a worker after they were due.
-
-    Args:
-        number: number of jobs in the last `DAYS`.
-        p95: seconds within which 95% of them started.
-        p95_by_day: the same for each day on which jobs ended.
-    """
+class QueueTimes:
+    """The seconds that the completed jobs of a lane waited for a worker after they were due, in the last `DAYS`."""
 
     number: int
     p95: float
@@ -162,39 +258,30 @@ class Waits:
 
 @dataclass(frozen=True)
 class Activity:
-    """Recent work, and the totals.
-
-    Args:
-        made_at: when it was counted.
-        days: the last `DAYS`, today last.
-        sessions, turns, tokens, live_turns, live_tokens: totals of all sessions, from their counters.
-        moments: an estimate by the database.
-        builds: None if there are no builds to time.
-        waits: keyed by lane, for lanes with completed jobs.
-    """
+    """Recent work, and the totals of all sessions."""
 
     made_at: datetime
-    days: list[Day]
+    days: list[Day]  # the last `DAYS`, today last
     sessions: int
     turns: int
     tokens: int
     live_turns: int
     live_tokens: int
-    moments: int
+    moments: int  # an estimate by the database
     builds: Builds | None
-    waits: Mapping[Lane, Waits]
+    waits: Mapping[Lane, QueueTimes]  # without lanes that completed no job
 
     @property
     def today(self) -> Day:
         return self.days[-1]
 
     @property
-    def whole(self) -> Day:
-        whole = Day(self.days[0].date)
+    def total(self) -> Day:
+        total = Day(self.days[0].date)
         for day in self.days:
             for name in vars(day).keys() - {"date"}:
-                setattr(whole, name, getattr(whole, name) + getattr(day, name))
-        return whole
+                setattr(total, name, getattr(total, name) + getattr(day, name))
+        return total
 
     @property
     def compacted(self) -> float | None:
@@ -203,16 +290,15 @@ class Activity:
 
 
 def activity() -> Activity:
-    """Count the work of the last `DAYS` days, and the totals."""
     now = timezone.now()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = midnight - timedelta(days=DAYS - 1)
     days = {since.date() + timedelta(days=number): Day(since.date() + timedelta(days=number)) for number in range(DAYS)}
     sessions, turns, moments = (
-        _by_day(name, rows, since, made)
-        for name, rows, made in (
+        _by_day(name, rows, since, column)
+        for name, rows, column in (
             ("sessions", Session.objects.all(), "created_at"),
-            ("turns", Message.objects.said(), "arrived_at"),
+            ("turns", Message.objects.all_turns(), "arrived_at"),
             ("moments", Moment.objects.all(), "created_at"),
         )
     )
@@ -231,15 +317,14 @@ def activity() -> Activity:
     )
 
 
-def _by_day(name: str, rows: QuerySet[Any], since: datetime, made: str) -> QuerySet[Any]:
-    """Return (name, day, number) for rows created on each day. `made` is the column with the time of creation."""
-    days = rows.filter(**{f"{made}__gte": since}).annotate(day=TruncDate(made), what=Value(name)).order_by()
+def _by_day(name: str, rows: QuerySet[Any], since: datetime, column: str) -> QuerySet[Any]:
+    """Return (name, day, number) for each day. `column` has the time of creation."""
+    days = rows.filter(**{f"{column}__gte": since}).annotate(day=TruncDate(column), what=Value(name)).order_by()
     counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
     return counts.values_list("what", "day", "number")
 
 
 def _contexts_by_day(name: str, since: datetime) -> QuerySet[Any]:
-    """Return (name, day, sum) for a column of `ContextUsage` and each day."""
     rows = ContextUsage.objects.filter(day__gte=since.date()).annotate(what=Value(name)).order_by()
     return rows.values("what", "day").annotate(number=Sum(name)).values_list("what", "day", "number")
 
@@ -252,14 +337,13 @@ def _count_calls(days: dict[date, Day], since: datetime) -> None:
             days[day].failures.update({kind: used.calls} if kind else {})
 
 
-def _waits(since: datetime) -> dict[Lane, Waits]:
-    """Return the waits of jobs that ended since a time, keyed by lane."""
+def _waits(since: datetime) -> dict[Lane, QueueTimes]:
     lanes = {process.name: process.lane for process in processes()} | {TASK: Lane.SCHEDULED}
     with connection.cursor() as cursor:
         cursor.execute(_WAITS_SQL, [list(lanes), list(lanes.values()), since])
         rows = cursor.fetchall()
     return {
-        Lane(lane): Waits(number, p95, {day: of_day for of, day, _, of_day in rows if of == lane and day})
+        Lane(lane): QueueTimes(number, p95, {day: of_day for of, day, _, of_day in rows if of == lane and day})
         for lane, whole, number, p95 in rows
         if whole is None
     }
@@ -276,13 +360,9 @@ def _counters() -> dict[str, int]:
 
 
 def _builds() -> Builds | None:
-    """Time the builds of the newest `BUILDS_OF_MOMENTS` moments."""
     newest = Moment.objects.filter(job__isnull=False).order_by("-id").values("job")[:BUILDS_OF_MOMENTS]
     by_threshold = Job.objects.filter(pk__in=newest, force=False, status=Job.Status.COMPLETED)
-    return _timed(by_threshold.values_list(F("finished_at") - F("queued_at"), flat=True))
-
-
-def _timed(took: Iterable[timedelta]) -> Builds | None:
+    took = by_threshold.values_list(F("finished_at") - F("queued_at"), flat=True)
     seconds = [each.total_seconds() for each in took]
     if not seconds:
         return None
@@ -293,8 +373,7 @@ def _timed(took: Iterable[timedelta]) -> Builds | None:
 def estimated_rows(model: type[Model]) -> int:
     """Return the number of a table's rows, estimated by the database.
 
-    Small tables are counted, because the estimate lags behind. For operators with limited access, rows are always
-    counted.
+    Rows are counted if the table is small, because the estimate lags behind, or if the operator has limited access.
     """
     if scope_key():
         return model._default_manager.count()

@@ -15,11 +15,11 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.grounding import Grounds
+from moments_app.engines.calls.texts import DigestRequest
+from moments_app.engines.grounding import Evidence
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
+from moments_app.jobs.process import ProcessInput, Skipped, active_prompt
 from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.correction import CorrectionState
@@ -97,7 +97,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
         CannotRun: the prompt resource has no active version.
     """
     corrections = Correction.objects.for_user(session.user).state()
-    before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
+    before = live_turns(session).unretracted().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")
     drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
@@ -110,7 +110,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, prompt_in_force(SESSION_DIGEST_URI, session), corrections)
+    return input_of(session, shown, end, known, active_prompt(SESSION_DIGEST_URI, session), corrections)
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
@@ -233,8 +233,8 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
     spoken = [turn for turn in turns if turn.role != "tool" and turn.content.strip()]
     start = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=len(spoken) - 1)
     words, characters = QUOTED
-    grounds = Grounds(spoken)
-    said = ((turn, grounds.kept(cut_words(turn.content, words)[:characters])) for turn in spoken[max(start, 0) :])
+    evidence = Evidence(spoken)
+    said = ((turn, evidence.supported(cut_words(turn.content, words)[:characters])) for turn in spoken[max(start, 0) :])
     return [f"Last said by {turn.name or turn.role}: {text}" for turn, text in said if text]
 
 
@@ -247,7 +247,7 @@ def write_digest(job: Job, session: Session, input: DigestInput, digested: Diges
     told = digested.context, digested.lessons, input.turns
     PartitionEvent.of_digest(*told, session=session, cleared=False).leave(last)
     session.begin_live_window(last + 1)
-    session.note_summarised(last)
+    session.record_summary(last)
     return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
 
 

@@ -10,19 +10,19 @@ from django.db.models.lookups import GreaterThan
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    InputChanged,
     Lane,
-    Moved,
     Process,
     Progress,
     Skipped,
     Workload,
+    check_corrections,
     complete,
     locked_session,
-    refuse_corrected,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
@@ -69,12 +69,12 @@ class DigestSession(Process[DigestInput, Digested]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another job moved the live window, or a fact was corrected, in the meantime.
+            InputChanged: another job moved the live window, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:
-            raise Moved("The live window changed while the engine was working.")
-        refuse_corrected(session.user_id, input.corrections)
+            raise InputChanged("The live window changed while the engine was working.")
+        check_corrections(session.user_id, input.corrections)
         complete(job, "session_digested", write_digest(job, session, input, answer))
 
     def rewind(self, job: Job) -> bool:
@@ -87,9 +87,9 @@ class DigestSession(Process[DigestInput, Digested]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():
+        if settling_is_one_call():
             return None
-        turns = turns_that(UNBUILT, everything=everything)
+        turns = turns_to_estimate(UNBUILT, everything=everything)
         calls = Count("id", filter=GreaterThan(turns, 0))
         engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(tokens_of(turns)), usual_answer=450, prompt_tokens=PROMPT_TOKENS)

@@ -164,7 +164,7 @@ def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Qu
         return []
     firsts = [(session, _first_unseen(session)) for _, session in sessions]
     unseen = [Q(session=session, sequence__range=(first, first + MAX_TURNS)) for session, first in firsts]
-    found = Message.objects.for_user(user).turns().believed().filter(reduce(or_, unseen))
+    found = Message.objects.for_user(user).turns().unretracted().filter(reduce(or_, unseen))
     turns = list(found.order_by("session_id", "sequence"))
     of_session: dict[int, list[Message]] = defaultdict(list)
     read: dict[int, dict[int, Message]] = defaultdict(dict)
@@ -214,10 +214,11 @@ def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     forming = [one for one in sessions if one.shown(one.unformed)]
     if not forming:
         return
-    MemoryStream.objects.ensure_for_each([one.session for one in forming])
-    seen = MemoryStream.objects.seen_by_each([one.session for one in forming])
-    streams = [formation.labelled(seen[one.session.pk]) for one in forming]
-    each = known.known_of_each(forming[0].session.user, streams)
+    forming_sessions = [one.session for one in forming]
+    MemoryStream.objects.ensure_for(*forming_sessions)
+    fed = MemoryStream.objects.fed_by_each(forming_sessions)
+    streams = [formation.by_label(fed[one.session.pk]) for one in forming]
+    each = known.known_items_of(forming[0].session.user, streams)
     for one, own, has in zip(forming, streams, each, strict=True):
         if own:
             shown = one.shown(one.unformed)

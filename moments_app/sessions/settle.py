@@ -28,17 +28,17 @@ from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
 from moments_app.jobs.process import (
     ClaimLost,
+    InputChanged,
     Lane,
-    Moved,
+    PostponeJob,
     Process,
     Progress,
     Skipped,
-    Waits,
     Workload,
     no_progress,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
@@ -56,8 +56,8 @@ from moments_app.sessions.quiet_sessions import (
     claim_sessions,
 )
 from moments_app.streams import formation
-from moments_app.streams.formation import FORMED, UNFORMED, Formed, calls_before_settling, closed_model, count_from
-from moments_app.streams.timeline import SURE
+from moments_app.streams.formation import FORMED, UNFORMED, Formed, calls_before_settling, count_formed_to, held_model
+from moments_app.streams.timeline import MIN_CONFIDENCE
 from sessions_app.clock import database_now
 from sessions_app.database.sql import update_rows
 from sessions_app.models import Event, Session, UserProfile
@@ -114,12 +114,12 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Wait while the circuit of a stream's own model is open.
 
         Raises:
-            Waits: the circuit is open.
+            PostponeJob: the circuit is open.
         """
-        own = closed_model(job) if settings.MEMORY_FORMATION.enabled else None
+        own = held_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
-        if circuit and not circuit.admits(job):
-            raise Waits(database_now(), circuit.why, circuit)
+        if circuit and not circuit.allows(job):
+            raise PostponeJob(database_now(), circuit.why, circuit)
         return None
 
     def claim(self, job: Job) -> SettleInput | Skipped:
@@ -151,22 +151,22 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
         Raises:
             ClaimLost: the job was taken over, or the person or the session was deleted.
-            Moved: the session or an earlier moment has changed since the claim.
+            InputChanged: the session or an earlier moment has changed since the claim.
         """
         if len(answer) > 1:
             try:
                 with transaction.atomic():
                     return _store(job, input, answer)
-            except (ClaimLost, Moved, DatabaseError):
+            except (ClaimLost, InputChanged, DatabaseError):
                 pass
         _store(job, input, answer[:1])
 
     def workload(self, *, everything: bool) -> Workload | None:
         """Return the workload of combined calls. Processes that make separate calls return their own workload."""
-        if not settling_combines():
+        if not settling_is_one_call():
             return None
         is_formed = settings.MEMORY_FORMATION.enabled
-        turns = Cast(turns_that(UNFORMED if is_formed else UNBUILT, everything=everything), FloatField())
+        turns = Cast(turns_to_estimate(UNFORMED if is_formed else UNBUILT, everything=everything), FloatField())
         calls: Combinable = Count("id", filter=GreaterThan(turns, 0.0))
         if is_formed and everything:
             calls += Sum(calls_before_settling())
@@ -218,7 +218,7 @@ def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool
         known = one.before.with_new(earlier, one.place.until).known
         built = divide(replace(one.build, known=known) if carries else one.build, engine, no_progress)
         thought.moments = _told(one, built)
-        journey = known.journey.then([new.moment for new in thought.moments])
+        journey = known.journey.extended([new.moment for new in thought.moments])
         thought.built = replace(built, journey=told(journey))
     if one.formation:
         thought.formed = formation.form(one.formation, engine, no_progress)
@@ -253,7 +253,9 @@ def _episodes(thought: Thought) -> list[Episode]:
 def _opened(thought: Thought) -> list[str]:
     """Return the tasks and problems that are open at the end of the live turns, in order, without duplicates."""
     shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
-    ended = {(item.label, each) for item in items if item.draft.confidence >= SURE for each in item.draft.ends}
+    ended = {
+        (item.label, each) for item in items if item.draft.confidence >= MIN_CONFIDENCE for each in item.draft.ends
+    }
     known = {shown.known[each] for _label, each in ended if each in shown.known} if shown else set()
     before = [atom.content for atom in thought.quiet.opened if atom.pk not in known]
     new = [item for item in items if item.draft.kind in OPEN and (item.label, item.draft.letter) not in ended]
@@ -283,15 +285,15 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
 
     Raises:
         ClaimLost: the session was deleted, or a job was taken, canceled or deleted.
-        Moved: a session has changed.
+        InputChanged: a session has changed.
     """
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]
-    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.take_each(others)):
+    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_each(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
-        raise Moved("A session changed while the engine was working.")
+        raise InputChanged("A session changed while the engine was working.")
     for session in locked.values():
         session.user = claimed[session.pk].user
     return locked
@@ -349,7 +351,7 @@ def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought
             continue
         session.built_to = max(session.built_to, one.last_sequence)
         if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
-            count_from(session, one.last_sequence)
+            count_formed_to(session, one.last_sequence)
     update_rows(list(sessions.values()), CLEARED)
     EpisodeDraft.objects.publish(sessions.values())
 

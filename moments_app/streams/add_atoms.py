@@ -1,13 +1,9 @@
-"""`add_atoms`: add items to a stream. They come from a formation, a digest, a client or an operator.
+"""Add items to streams. They come from a formation, a digest, an import, a client or an operator.
 
 The database rejects items that the stream already has. An item that has ended or was corrected is not added again from
 the same turns. A fact ends earlier facts that it contradicts (`timeline.py`). A consolidation is queued when enough
 items wait. Items that a shard learns from a person are candidates: only that person sees them, and no consolidation
 receives them.
-
-`add_statements` imports another system's facts about people. A fact keeps its times. `written_by` records the source of
-the import, so that all of its facts can be retracted together. Facts that a stream already has are not added again,
-even if they were corrected or ended since.
 """
 
 from collections import Counter, defaultdict
@@ -19,9 +15,9 @@ from django.utils import timezone
 
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_IMPORT, content_hash
-from moments_app.models.embedding import ask_to_embed, whose_memories
+from moments_app.models.embedding import ask_to_embed, owner_arguments
 from moments_app.streams.known_people import link_people
-from moments_app.streams.timeline import settle, touch
+from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_missing, lock_rows
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
@@ -31,14 +27,9 @@ Key = tuple[str, datetime | None]
 
 
 def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by: str) -> list[MemoryAtom]:
-    """Add new items, in the caller's transaction.
+    """Add unsaved atoms to a stream, in the caller's transaction. Return those that are new.
 
-    Args:
-        atoms: unsaved atoms, either all for the stream itself, or all candidates from one person.
-        requested_by: recorded in the jobs that become due.
-
-    Returns:
-        The added atoms.
+    Either all atoms are for the stream itself, or all are candidates from one person.
     """
     return add_to_each([(stream, atoms)], requested_by=requested_by)
 
@@ -49,36 +40,32 @@ def add_to_each(
     requested_by: str,
     end: Callable[[], Sequence[MemoryAtom]] = tuple,
 ) -> list[MemoryAtom]:
-    """Add new items to several streams, with a constant number of queries.
+    """Add new items to several streams, with a constant number of queries. Return those that are new.
 
     Args:
-        items: streams with their new atoms; see `add_atoms`.
         requested_by: recorded in the jobs that become due.
         end: called after the atoms are stored; ends facts because of them, and returns the ended facts.
-
-    Returns:
-        The added atoms.
     """
-    unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
-    people = {atom.user_id for atom in unsaid if atom.user_id and not atom.is_candidate}
+    new = _without_known([atom for _, atoms in items for atom in atoms])
+    people = {atom.user_id for atom in new if atom.user_id and not atom.is_candidate}
     lock_rows(UserProfile.objects.filter(pk__in=people))  # before the streams, in the same order as corrections
     # Lock streams before atoms, in the same order as consolidations, to prevent deadlocks. Candidates don't change a
     # shard.
-    lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
-    for atom in unsaid:
+    lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in new if not atom.is_candidate}))
+    for atom in new:
         atom.describe()
-    link_people(unsaid)
+    link_people(new)
     added: list[MemoryAtom] = []
     settled: list[MemoryAtom] = []
-    for atoms in _without_repetitions(unsaid):
+    for atoms in _without_repetitions(new):
         new = insert_missing(atoms, named_by="atom_id")
-        settled += settle(new, Cause(requested_by))
+        settled += recompute_timelines(new, Cause(requested_by))
         added += new
     if added:
         # New candidates only appear in contexts of their own person.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
-        touch([*known, *settled, *end()])
+        refresh_derived([*known, *settled, *end()])
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
@@ -105,26 +92,20 @@ def _without_repetitions(atoms: Sequence[MemoryAtom]) -> list[list[MemoryAtom]]:
 
 
 def owner_columns(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
-    """Return the owner columns of an atom that was learned from a person.
-
-    Args:
-        stream: the person's stream, or a shard. In a shard, the atom is a candidate.
-        person: the person. The days of plans are in the person's time zone.
-    """
+    """Return the owner columns of an atom that was learned from a person. In a shard, the atom is a candidate."""
     return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
-def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
+def _without_known(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     """Return the atoms, except ended or corrected ones, and candidates that their shard already shares."""
-    said = _already_shared([atom for atom in atoms if atom.is_candidate])
+    shared = _already_shared([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
-    left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
-    over = _ended_since(left)
-    return [atom for atom in left if atom not in over and not _is_corrected(atom, corrected)]
+    unshared = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in shared]
+    ended = _ended_since(unshared)
+    return [atom for atom in unshared if atom not in ended and not _is_corrected(atom, corrected)]
 
 
 def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
-    """Return the shard and the text hash of each candidate whose text the shard already contains for everyone."""
     if not candidates:
         return set()
     shared = MemoryAtom.objects.active().filter(
@@ -136,7 +117,7 @@ def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
 
 
 def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """Return the atoms that were added before from the same turns and have ended since. Runs one query."""
+    """Return the atoms that were added before from the same turns and have ended since."""
     sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
     if not sourced:
         return []
@@ -147,13 +128,13 @@ def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
         content_hash__in=[atom.content_hash for atom in sourced],
         source_message_ids__overlap=list(sources),
     )
-    said = list(ended.values_list("user_id", "content_hash", "source_message_ids"))
+    known = list(ended.values_list("user_id", "content_hash", "source_message_ids"))
     return [
         atom
         for atom in sourced
         if any(
             (user, text) == (atom.user_id, atom.content_hash) and {*turns} & {*atom.source_message_ids}
-            for user, text, turns in said
+            for user, text, turns in known
         )
     ]
 
@@ -167,20 +148,19 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
     """Return whether an atom contains text of its source turns that was later corrected or withdrawn."""
     read = atom.content
     for turn in turns:
-        if turn.is_of(atom):
-            read = turn.read(read)
+        if turn.applies_to(atom):
+            read = turn.corrected(read)
     return read != atom.content
 
 
 def process_manual_change(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Settle the timeline of an item that was added or changed manually, and queue the jobs that index it."""
-    touch([atom, *settle([atom], Cause(requested_by))])
+    refresh_derived([atom, *recompute_timelines([atom], Cause(requested_by))])
     queue_indexing(atom, requested_by=requested_by)
 
 
 def queue_indexing(atom: MemoryAtom, *, requested_by: str) -> None:
     """Queue the word count and the embedding of all memories of an item's person or shard."""
-    about = whose_memories(atom)
+    about = owner_arguments(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)
     ask_to_embed(requested_by, **about)
 
@@ -191,42 +171,44 @@ def consolidate_if_due(stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def is_due(stream: MemoryStream) -> bool:
-    """Return whether a stream is consolidated and has enough new observations."""
     trigger = max(stream.consolidation_trigger, 1)
     return bool(stream.consolidation_prompt) and len(stream.atoms.fresh().values("pk")[:trigger]) == trigger
 
 
 def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement]) -> int:
-    """Add new facts in the caller's transaction, which has locked the people. Return their number."""
+    """Import another system's facts, in the caller's transaction, which has locked the people. Return the number added.
+
+    A fact keeps its times. `written_by` records the source, so that all facts of an import can be retracted together.
+    Facts that a stream already has are not added again, even if they were corrected or ended since.
+    """
     of_streams: dict[tuple[str, str], list[Statement]] = defaultdict(list)
     for one in statements:
         of_streams[(one.user_id, one.agent_id or DEFAULT_AGENT)].append(one)
-    return sum(_add(people[user_id], agent_id, said) for (user_id, agent_id), said in of_streams.items())
+    return sum(_add(people[user_id], agent_id, group) for (user_id, agent_id), group in of_streams.items())
 
 
-def _add(person: UserProfile, agent_id: str, said: Sequence[Statement]) -> int:
+def _add(person: UserProfile, agent_id: str, statements: Sequence[Statement]) -> int:
     stream = MemoryStream.objects.ensure_of_person(person, agent_id)
-    atoms = _unknown(stream, [_atom(stream, person, one) for one in said])
+    atoms = _unknown(stream, [_atom(stream, person, statement) for statement in statements])
     if not atoms:
         return 0
-    return len(add_atoms(stream, atoms, requested_by=said[0].source))
+    return len(add_atoms(stream, atoms, requested_by=statements[0].source))
 
 
-def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryAtom:
-    """Return a current or ended fact with the other system's times."""
+def _atom(stream: MemoryStream, person: UserProfile, statement: Statement) -> MemoryAtom:
     atom = MemoryAtom(
         stream=stream,
         user=person,
         atom_type=MemoryAtom.Type.FACT,
-        content=said.text,
-        content_hash=content_hash(said.text),
-        written_by=said.source,
-        formed_at=said.said_at or said.valid_from or timezone.now(),
-        valid_from=said.valid_from,
+        content=statement.text,
+        content_hash=content_hash(statement.text),
+        written_by=statement.source,
+        formed_at=statement.said_at or statement.valid_from or timezone.now(),
+        valid_from=statement.valid_from,
     )
-    if said.valid_until and said.valid_until <= timezone.now():
-        atom.state, atom.ended_by = MemoryAtom.State.ENDED, said.source
-        atom.valid_until, atom.ended_at = said.valid_until, said.ended_at or said.valid_until
+    if statement.valid_until and statement.valid_until <= timezone.now():
+        atom.state, atom.ended_by = MemoryAtom.State.ENDED, statement.source
+        atom.valid_until, atom.ended_at = statement.valid_until, statement.ended_at or statement.valid_until
     return atom
 
 

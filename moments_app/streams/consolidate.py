@@ -1,11 +1,9 @@
-"""`consolidate`: merge a stream's waiting observations into its text, line by line.
+"""Merge a stream's waiting observations into its text, line by line.
 
 Each line of the answer lists the observations that it carries. Only these observations are merged; the others keep
 waiting. Observations of lines that were removed from the text wait again. Both remain in contexts and searches as
 separate items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
-Observations that arrive during a call stay, and a failed call changes nothing. A consolidation can be undone.
-
-Lines are included whole, newest first, as long as they fit.
+A consolidation can be undone.
 """
 
 from collections import Counter
@@ -19,20 +17,20 @@ from django.db.models import F, FloatField, Sum, Value
 from django.db.models.functions import Cast
 
 from moments_app.engines import Caller, engine_name, language_model
-from moments_app.engines.calls.consolidation import ConsolidationRequest, DraftLine, Labelled
+from moments_app.engines.calls.texts import ConsolidationRequest, DraftLine, LabeledText
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     ClaimLost,
-    Moved,
+    InputChanged,
     Process,
     ProcessInput,
     Progress,
     Skipped,
     Workload,
+    active_prompt,
     complete,
-    prompt_in_force,
     stream_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import (
     Cause,
@@ -54,56 +52,36 @@ from sessions_app.database.sql import lock_rows
 # The time of a line whose observations are unknown. Such a line is kept, because its content would otherwise be lost.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 MAX_OBSERVATIONS = 200  # maximum observations in one call; the others wait for the next call
-MAX_AGAIN = 40  # maximum observations from earlier calls that no line carries; they rarely fit later
+MAX_REPEATED = 40  # maximum observations from earlier calls that no line carries; they rarely fit later
 PROMPT_TOKENS = 1_150  # estimated tokens of the prompt, current text and observations of a call
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the current text.
-
-    Args:
-        carries: primary keys of the line's observations.
-        is_by_hand: whether a person wrote the line. If so, it stays unchanged.
-    """
-
     text: str
-    carries: tuple[int, ...] = ()
-    is_by_hand: bool = False
+    carries: tuple[int, ...] = ()  # primary keys of the line's observations
+    is_manual: bool = False  # whether a person wrote the line, which then stays unchanged
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Input for a line: a current line, or an observation.
+    """Input for a line: a current line, or an observation whose text starts with its date."""
 
-    Args:
-        label: identifies the piece in the answer.
-        text: the text of the line or observation. The text of an observation starts with its date.
-        carries: primary keys of the line's observations, or of this observation.
-        time: the time of the newest observation.
-    """
-
-    label: str
+    label: str  # identifies the piece in the answer
     text: str
-    carries: tuple[int, ...]
-    time: datetime = ALWAYS
+    carries: tuple[int, ...]  # primary keys of the observations
+    time: datetime = ALWAYS  # the time of the newest observation
 
     @property
-    def labelled(self) -> Labelled:
-        return Labelled(self.label, self.text)
+    def labelled(self) -> LabeledText:
+        return LabeledText(self.label, self.text)
 
 
 @dataclass(frozen=True)
 class ConsolidatedText:
-    """A new text of a stream.
-
-    Args:
-        lines: lines written by hand first, then remaining lines, then the answer's lines.
-        dropped: the number of rejected parts of the answer, by reason.
-    """
-
-    lines: list[Line]
-    dropped: Counter[str] = field(default_factory=Counter)
+    lines: list[Line]  # lines written by hand first, then remaining lines, then the answer's lines
+    dropped: Counter[str] = field(default_factory=Counter)  # rejected parts of the answer, by reason
+    engine: str = ""
 
     @property
     def content(self) -> str:
@@ -111,7 +89,6 @@ class ConsolidatedText:
 
     @property
     def carried(self) -> set[int]:
-        """Primary keys of the observations that the text carries."""
         return {pk for line in self.lines for pk in line.carries}
 
 
@@ -128,10 +105,7 @@ class _Candidate:
 
     @property
     def order(self) -> tuple[datetime, int]:
-        """Rank of the line. Recent lines rank highest, because they are most likely to be valid.
-
-        If times are equal, the number of observations decides.
-        """
+        """The rank. Recent lines rank highest, because they are max_words likely to be valid."""
         return max(piece.time for piece in self.pieces), sum(len(piece.carries) for piece in self.pieces)
 
     @property
@@ -140,38 +114,37 @@ class _Candidate:
 
 
 def consolidated(
-    fixed: Sequence[Line], old: Sequence[Piece], new: Sequence[Piece], drafts: Sequence[DraftLine], most: int
+    fixed: Sequence[Line], old: Sequence[Piece], new: Sequence[Piece], drafts: Sequence[DraftLine], max_words: int
 ) -> ConsolidatedText:
     """Return the text from an answer's lines and current lines.
 
-    A line without known pieces is rejected, because its sources would be unknown. A piece is carried if every line that
-    lists it fits. A current line that isn't carried is kept if it fits. If its observations are unknown, it is always
-    kept.
+    Lines are included whole, newest first, as long as they fit. A line without known pieces is rejected, because its
+    sources would be unknown. A piece is carried if every line that lists it fits. A current line that isn't carried is
+    kept if it fits. If its observations are unknown, it is always kept.
 
     Args:
         fixed: lines that were written by hand, which are kept.
         old: other current lines.
         new: observations.
-        drafts: the engine's answer.
-        most: maximum total words of the other lines.
+        max_words: maximum total words of the other lines.
     """
     pieces = {piece.label: piece for piece in [*old, *new]}
     dropped: Counter[str] = Counter()
-    said = {content_hash(line.text) for line in fixed}
-    unsaid = [draft for draft in drafts if content_hash(draft.text) not in said]
-    dropped["written by hand already"] += len(drafts) - len(unsaid)
-    candidates = [found for draft in unsaid if (found := _candidate(draft, pieces, dropped))]
+    fixed_hashes = {content_hash(line.text) for line in fixed}
+    new_drafts = [draft for draft in drafts if content_hash(draft.text) not in fixed_hashes]
+    dropped["written by hand already"] += len(drafts) - len(new_drafts)
+    candidates = [found for draft in new_drafts if (found := _candidate(draft, pieces, dropped))]
     named = {label for one in candidates for label in one.labels}
     staying = sum(len(piece.text.split()) for piece in old if not piece.carries and piece.label not in named)
-    fitting = _fitting(candidates, most - staying)
+    fitting = _fitting(candidates, max_words - staying)
     dropped["over the word limit"] += len(candidates) - len(fitting)
     lost = {label for one in candidates if one not in fitting for label in one.labels}
     taken = [one for one in fitting if one.labels - lost]
     carried = {label for one in taken for label in one.labels} - lost
     left = [_Candidate(piece.text, (piece,)) for piece in old if piece.label not in carried]
-    kept = _fitting(left, most - sum(one.words for one in taken))
+    kept = _fitting(left, max_words - sum(one.words for one in taken))
     lines = [_line(one, set()) for one in kept] + [_line(one, lost) for one in taken]
-    return ConsolidatedText([*fixed, *_united(lines)], +dropped)
+    return ConsolidatedText([*fixed, *_merge_equal(lines)], +dropped)
 
 
 def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[str]) -> _Candidate | None:
@@ -185,10 +158,10 @@ def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[s
     return None
 
 
-def _fitting(candidates: Sequence[_Candidate], most: int) -> list[_Candidate]:
+def _fitting(candidates: Sequence[_Candidate], max_words: int) -> list[_Candidate]:
     """Return the candidates that fit completely, in their current order."""
     chosen: list[int] = []
-    room = most
+    room = max_words
     for number in sorted(range(len(candidates)), key=lambda n: candidates[n].order, reverse=True):
         if candidates[number].words <= room:
             chosen.append(number)
@@ -201,8 +174,7 @@ def _line(candidate: _Candidate, lost: set[str]) -> Line:
     return Line(candidate.text, tuple(dict.fromkeys(carries)))
 
 
-def _united(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, with equal lines merged."""
+def _merge_equal(lines: Sequence[Line]) -> list[Line]:
     found: dict[str, Line] = {}
     for line in lines:
         key = content_hash(line.text)
@@ -213,53 +185,36 @@ def _united(lines: Sequence[Line]) -> list[Line]:
 
 @dataclass(frozen=True)
 class ConsolidationInput(ProcessInput):
-    """The input of a consolidation.
-
-    Args:
-        stream: the stream at the time of the claim.
-        fixed: lines that were written by hand.
-        lines: the other lines of the text.
-    """
-
     prompt_version: PromptVersion
-    stream: MemoryStream
+    stream: MemoryStream  # at the time of the claim
     request: ConsolidationRequest
-    fixed: list[Line]
-    lines: list[Piece]
+    fixed: list[Line]  # lines that were written by hand
+    lines: list[Piece]  # the other lines of the text
     observations: list[Piece]
 
     @property
     def atom_ids(self) -> set[int]:
-        """Primary keys of the observations in the call."""
         return {pk for piece in self.observations for pk in piece.carries}
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, request=replace(self.request, rules=version.content))
 
 
-@dataclass(frozen=True)
-class Consolidated:
-    text: ConsolidatedText
-    engine: str
-
-
-class Consolidate(Process[ConsolidationInput, Consolidated]):
+class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
     name = "consolidate"
     title = "Merge observations"
     makes = "new observations in the text that contexts show"
     prompt_purpose = PromptResource.Purpose.STREAM_CONSOLIDATION
 
     def caller(self, job: Job) -> Caller:
-        """Return the engine to call. The stream may have its own model."""
         return language_model(stream_of(job).consolidation_model or settings.ENGINE.model)
 
-    def alike(self, job: Job) -> JobQuerySet:
-        """Return the jobs of streams with the same model."""
-        return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
+        return super().jobs_of_same_engine(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
-        """Estimate the consolidations: one is due whenever formations have produced enough observations."""
-        turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
+        # A consolidation is due whenever formations have produced enough observations.
+        turns = turns_to_estimate(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
         engine = engine_name(settings.ENGINE.model)
@@ -271,13 +226,13 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
             return Skipped("not due: there are too few new observations, or no instructions for merging them")
         observations = _observations(stream)
         lines = list(stream.atoms.lines())
-        fixed = [Line(line.content, is_by_hand=True) for line in lines if not line.engine]
+        fixed = [Line(line.content, is_manual=True) for line in lines if not line.engine]
         room = stream.consolidated_max_words - sum(len(line.text.split()) for line in fixed)
         if not observations or room <= 0:
             return Skipped(
                 "no observations are waiting" if room > 0 else "the lines written by hand leave no space in the text"
             )
-        prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI, stream)
+        prompt_version = active_prompt(STREAM_CONSOLIDATION_URI, stream)
         old = _pieces(stream, [line for line in lines if line.engine])
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,
@@ -289,37 +244,37 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         )
         return ConsolidationInput(prompt_version, stream, request, fixed, old, observations)
 
-    def think(self, input: ConsolidationInput, engine: Engine, progress: Progress) -> Consolidated:
+    def think(self, input: ConsolidationInput, engine: Engine, progress: Progress) -> ConsolidatedText:
         progress(0, 1)
         answer = engine.consolidate(input.request)
         text = consolidated(input.fixed, input.lines, input.observations, answer.lines, input.request.max_words)
-        return Consolidated(text, engine.name)
+        return replace(text, engine=engine.name)
 
-    def commit(self, job: Job, input: ConsolidationInput, answer: Consolidated) -> None:
+    def commit(self, job: Job, input: ConsolidationInput, answer: ConsolidatedText) -> None:
         """Write the lines, and merge the observations that they carry.
 
         Raises:
             ClaimLost: the job was taken over, or the stream was deleted.
-            Moved: the text was edited, or an observation was withdrawn or erased, while the engine was working.
+            InputChanged: the text was edited, or an observation was withdrawn or erased, while the engine was working.
         """
         stream, shown = _lock_unchanged(job, input)
         time = next_time(stream)
         cause = Cause(f"job:{job.job_id}", reason_of(time))
-        absorbed = shown.filter(pk__in=answer.text.carried).count()
+        absorbed = shown.filter(pk__in=answer.carried).count()
         shown.filter(consolidated_at=None).update(consolidated_at=time)
         stream.atoms.lines().filter(consolidated_at=None).update(consolidated_at=time)
-        texts = [line.text for line in answer.text.lines]
+        texts = [line.text for line in answer.lines]
         rows = set_lines(stream, texts, cause, engine=answer.engine, job=job, consolidated_at=time)
-        _merge(answer.text.lines, rows, cause)
-        released = _mark_waiting(stream, input, answer.text, cause)
+        _merge(answer.lines, rows, cause)
+        released = _mark_waiting(stream, input, answer, cause)
         result = {
             "stream": stream.label,
             "absorbed": absorbed,
             "waiting": len(input.atom_ids) - absorbed,
             "released": released,
-            "lines": len(answer.text.lines),
-            "words": len(answer.text.content.split()),
-            "dropped": dict(answer.text.dropped),
+            "lines": len(answer.lines),
+            "words": len(answer.content.split()),
+            "dropped": dict(answer.dropped),
             "engine": answer.engine,
         }
         complete(job, "stream_consolidated", result)
@@ -341,7 +296,7 @@ def _observations(stream: MemoryStream) -> list[Piece]:
     """Return new observations and the latest observations from earlier calls, oldest first."""
     new = list(stream.atoms.fresh().in_order()[:MAX_OBSERVATIONS])
     again = stream.atoms.waiting().exclude(consolidated_at=None).newest_first()
-    found = [*new, *again[: min(MAX_AGAIN, MAX_OBSERVATIONS - len(new))]]
+    found = [*new, *again[: min(MAX_REPEATED, MAX_OBSERVATIONS - len(new))]]
     return [
         Piece(f"O{number}", f"[{atom.formed_at:%Y-%m-%d}] {atom.content}", (atom.pk,), atom.formed_at)
         for number, atom in enumerate(sorted(found, key=lambda atom: (atom.formed_at, atom.pk)), start=1)
@@ -363,18 +318,19 @@ def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
 def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, MemoryAtomQuerySet]:
     """Return the locked stream and the observations that the engine received.
 
-    Raise `Moved` if the text or the observations have changed.
+    Raises:
+        ClaimLost, InputChanged: as in `commit`.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=input.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
-        raise Moved("The text was edited while the engine was working.")
-    told = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
-    lock_rows(MemoryAtom.objects.filter(pk__in=told))
+        raise InputChanged("The text was edited while the engine was working.")
+    read = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
+    lock_rows(MemoryAtom.objects.filter(pk__in=read))
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)
     if shown.count() < len(input.atom_ids):
-        raise Moved("Some of the observations no longer exist.")
+        raise InputChanged("Some of the observations no longer exist.")
     return stream, shown
 
 
@@ -386,7 +342,7 @@ def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> N
         for line in sorted(lines, key=lambda line: len(line.carries), reverse=True)
         for pk in line.carries
     }
-    was = dict(MemoryAtom.objects.holding().filter(pk__in=into).values_list("pk", "merged_into"))
+    was = dict(MemoryAtom.objects.current().filter(pk__in=into).values_list("pk", "merged_into"))
     for row in rows:
         parts = [pk for pk, line in was.items() if into[pk] == row.pk != line]
         MemoryAtom.objects.filter(pk__in=parts).change(

@@ -1,9 +1,8 @@
-"""`form_memories`: form atoms from the turns since the last formation, in the streams that the session feeds.
+"""Extract facts and observations from new turns, into the streams that the session feeds.
 
 All streams share one engine call, except those with their own model. Each such model adds a call. The call also drafts
-the episodes of the turns. A build publishes the drafts as moments. Statements are checked one by one. Invalid ones are
-counted in the job's result by reason, and the others are added. The database rejects an atom that its stream already
-has.
+the episodes of the turns. A build publishes the drafts as moments. Invalid statements are counted in the job's result
+by reason.
 """
 
 from collections import deque
@@ -17,41 +16,41 @@ from django.db.models.functions import Cast, Ceil
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
-    Asked,
-    Moved,
+    InputChanged,
     Process,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     Workload,
     complete,
     locked_session,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
 from moments_app.moments.journey import known_before
-from moments_app.streams.curate import take_out
+from moments_app.streams.edit import evict_all
 from moments_app.streams.formation import (
     FORMED,
     MAX_TURNS,
     UNFORMED,
     FormationInput,
     Formed,
-    closed_model,
-    count_from,
+    by_label,
+    call_engine,
+    count_formed_to,
     formation_input,
     formation_prompt,
-    labelled,
+    held_model,
     store_each,
-    write,
 )
-from moments_app.streams.known import known_of_each
+from moments_app.streams.known import known_items_of
 from moments_app.turns.engine_input import split_turns
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session, UserProfile
@@ -60,9 +59,9 @@ from sessions_app.models.session import MIN_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-SWEEP = 500  # maximum sessions per run
+MAX_SESSIONS = 500  # maximum sessions per run
 PROMPT_TOKENS = 1_450  # estimated tokens of the prompt, streams and known items of a call
-RANGES_AGAIN = "again"  # key in job params: [first, last] ranges of turns whose memories were withdrawn
+WITHDRAWN_RANGES = "again"  # key in job params: [first, last] ranges of turns whose memories were withdrawn
 
 
 class FormMemories(Process[FormationInput, Formed]):
@@ -73,66 +72,59 @@ class FormMemories(Process[FormationInput, Formed]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller:
-        """Return the model for all streams.
+        # If the circuit of a stream's own model is open, the job must wait for it.
+        return held_model(job) or language_model(settings.ENGINE.model)
 
-        If the circuit of a stream's own model is open, return that model, so that the job waits.
-        """
-        return closed_model(job) or language_model(settings.ENGINE.model)
-
-    def alike(self, job: Job) -> JobQuerySet:
-        """Return the jobs of all formations.
-
-        If the circuit of a stream's own model is open, return only this job, because others may not use that model.
-        """
-        return Job.objects.filter(pk=job.pk) if closed_model(job) else super().alike(job)
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
+        # Other jobs may not use the model whose circuit is open.
+        return Job.objects.filter(pk=job.pk) if held_model(job) else super().jobs_of_same_engine(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
-        """Read the turns that no formation has received, and the streams that they feed."""
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
         corrections = Correction.objects.for_user(session.user).state()
-        if again := _again(session, job.params.get(RANGES_AGAIN, [])):
-            turns, is_cut = again.turns, again.is_cut
+        if withdrawn := _withdrawn_turns(session, job.params.get(WITHDRAWN_RANGES, [])):
+            turns, is_cut = withdrawn.turns, withdrawn.is_cut
         else:
             waiting = list(_unformed(session)[: MAX_TURNS + 1])
             turns = _of_one_call(waiting)
             is_cut = len(waiting) > len(turns)
         shown = drop_platform_text(turns)
         if not shown:
-            count_from(session, turns[-1].sequence if turns else session.last_sequence)
+            count_formed_to(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to extract facts from")
         MemoryStream.objects.ensure_for(session)
-        streams = labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
+        streams = by_label(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
-            count_from(session, turns[-1].sequence)
+            count_formed_to(session, turns[-1].sequence)
             return Skipped("no memory text is in use")
-        [known] = known_of_each(session.user, [streams])
+        [known] = known_items_of(session.user, [streams])
         input = formation_input(session, turns, shown, streams, formation_prompt(session), known)
-        if again:
-            input = replace(input, again=again.rest, unreadable=again.unreadable)
+        if withdrawn:
+            input = replace(input, remaining=withdrawn.rest, unreadable=withdrawn.unreadable)
         else:
             input = replace(input, episodes=_episodes(session, turns, shown, corrections))
         return replace(input, is_cut=is_cut)
 
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-        return write(input, engine, progress)
+        return call_engine(input, engine, progress)
 
     def commit(self, job: Job, input: FormationInput, answer: Formed) -> None:
-        """Add the atoms, evict items over the buffer limits, and complete the job.
+        """Add the atoms, and complete the job.
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another formation has processed these turns.
+            InputChanged: another formation has processed these turns.
         """
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
-            raise Moved("Another job already extracted facts from these turns.")
+            raise InputChanged("Another job already extracted facts from these turns.")
         # Corrections also lock the person. So a correction sees the new atoms, or these are checked against it.
         UserProfile.objects.locked().get(pk=session.user_id)
         [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
-        if input.again is None:
-            count_from(session, input.last_sequence)
+        if input.remaining is None:
+            count_formed_to(session, input.last_sequence)
         if input.episodes and answer.built:
             _store_drafts(job, session, input, answer.built)
         complete(job, FORMED, result)
@@ -148,24 +140,24 @@ class FormMemories(Process[FormationInput, Formed]):
             return False
         result = last.result.get(FORMED, last.result)
         # Otherwise the engine would receive the results of that formation as known items.
-        take_out(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
-        job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
+        evict_all(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
+        job.params = {WITHDRAWN_RANGES: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():  # `settle` estimates the calls in this case
+        if settling_is_one_call():  # `settle` estimates the calls in this case
             return None
-        unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
+        unformed = Cast(turns_to_estimate(UNFORMED, everything=everything), FloatField())
         calls = Sum(Ceil(unformed / MAX_TURNS))
         engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS)
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue the extraction of facts from idle sessions, unless they are about to be brought up to date."""
-        cold = list(_cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
+        cold = list(_cold()[:MAX_SESSIONS]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
-        return Asked(len(cold))
+        return QueuedJobs(len(cold))
 
 
 def is_due(session: Session) -> bool:
@@ -197,23 +189,21 @@ def _unformed(session: Session) -> QuerySet[Message]:
 
 
 def _of_one_call(turns: Sequence[Message]) -> Sequence[Message]:
-    """Return the first turns, as many as one run accepts."""
     parts = split_turns(turns[:MAX_TURNS])
     return turns[: parts[0].stop] if parts else ()
 
 
 def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
-    return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
+    return turns.unretracted().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
 def _episodes(
     session: Session, turns: Sequence[Message], shown: Sequence[Message], corrections: CorrectionState
 ) -> BuildInput | None:
-    """Return the new turns without a moment or draft, to draft them in the same call that forms them.
-
-    The extractive engine reads turns at no cost, so its builds read them again.
-    """
-    if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
+    """Return the new turns without a moment or draft, to draft them in the same call that forms them."""
+    if not (
+        settling_is_one_call() and settings.MOMENT_BUILDER.enabled
+    ):  # the built-in rules read turns again at no cost
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
     # The first draft doesn't cover turns in a gap before the new turns. The build that publishes it calls an engine for
@@ -235,22 +225,16 @@ def _episodes(
 
 
 @dataclass(frozen=True)
-class Again:
-    """Turns whose memories were withdrawn, to be formed again.
-
-    Args:
-        is_cut: whether the turns are only a part of their range.
-        rest: ranges of later runs.
-        unreadable: ranges of archived turns up to these turns that can't be read.
-    """
+class WithdrawnTurns:
+    """Turns whose memories were withdrawn, to be formed again."""
 
     turns: Sequence[Message]
-    is_cut: bool
-    rest: list[SequenceRange]
-    unreadable: list[SequenceRange]
+    is_cut: bool  # whether the turns are only a part of their range
+    rest: list[SequenceRange]  # ranges of later runs
+    unreadable: list[SequenceRange]  # ranges of archived turns up to these turns that can't be read
 
 
-def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
+def _withdrawn_turns(session: Session, ranges: Sequence[Sequence[int]]) -> WithdrawnTurns | None:
     """Return the first readable turns of some ranges that have content to form, or None.
 
     Raises:
@@ -260,14 +244,14 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
     waiting = deque((first, last) for first, last in ranges)
     while waiting:
         first, last = waiting.popleft()
-        said = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
-        taken = _of_one_call(said)
-        if is_cut := len(said) > len(taken):
-            waiting.appendleft((said[len(taken)].sequence, last))
+        found = list(_formable(Message.objects.all_turns_of(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
+        taken = _of_one_call(found)
+        if is_cut := len(found) > len(taken):
+            waiting.appendleft((found[len(taken)].sequence, last))
         turns, missing = with_readable_text(session.user, taken)
         unreadable += missing
         if drop_platform_text(turns):
-            return Again(turns, is_cut, list(waiting), unreadable)
+            return WithdrawnTurns(turns, is_cut, list(waiting), unreadable)
     if unreadable:
         raise ArchiveError(MISSING)
     return None
@@ -279,23 +263,22 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
 def _store_drafts(job: Job, session: Session, input: FormationInput, built: Built) -> None:
     """Store the episodes for a later build.
 
-    If a fact was corrected in the meantime, the build calls the engine instead.
-
     Raises:
-        Moved: moments of these turns were built or deleted in the meantime.
+        InputChanged: moments of these turns were built or deleted in the meantime.
     """
     assert input.episodes is not None
     if session.built_to != input.session.built_to or not input.episodes.known.holds():
-        raise Moved("The session's moments changed while the engine was working.")
+        raise InputChanged("The session's moments changed while the engine was working.")
+    # If a fact was corrected in the meantime, the build calls the engine instead.
     if Correction.objects.for_user(session.user).state() == input.episodes.corrections:
         EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))
 
 
 def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
     """Queue the next formation if this one was partial, or if enough turns arrived in the meantime."""
-    rest = [*(input.again or ()), *input.unreadable]
+    rest = [*(input.remaining or ()), *input.unreadable]
     if rest or input.is_cut or is_due(session):
-        params = {RANGES_AGAIN: rest} if rest else {}
+        params = {WITHDRAWN_RANGES: rest} if rest else {}
         forced = bool(rest) or input.is_cut
         by = f"job:{job.job_id}"
         Job.objects.request(FormMemories.name, session, requested_by=by, force=forced, params=params)

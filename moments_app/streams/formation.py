@@ -21,18 +21,18 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import Part
-from moments_app.engines.statements import since_in
+from moments_app.engines.statements.dates import start_in
 from moments_app.engines.statements.named_people import is_proper_name
-from moments_app.jobs.process import ProcessInput, Progress, no_progress, prompt_in_force, session_of
+from moments_app.jobs.process import ProcessInput, Progress, active_prompt, no_progress, session_of
 from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
 from moments_app.moments.division import BuildInput, Built, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_to_each, owner_columns
-from moments_app.streams.known import Known
+from moments_app.streams.known import KnownItems
 from moments_app.streams.known_people import other_speakers, own_name, self_described_speaker
-from moments_app.streams.timeline import end_by
+from moments_app.streams.timeline import end_in_favor_of
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
@@ -47,33 +47,19 @@ LASTING = frozenset({"identity", "relationship", "home", "work", "health", "pref
 
 @dataclass(frozen=True)
 class FormationInput(ProcessInput):
-    """The input of a formation.
-
-    Args:
-        session: the session, with its counters at the claim.
-        streams: the streams, keyed by label in the engine's input.
-        own_name: the name under which the user speaks; blank if the turns have no names.
-        messages: the messages that the engine receives, keyed by sequence.
-        last_sequence: the last turn that this run forms.
-        known: the person's current statements, keyed by number in the prompt.
-        episodes: the turns without a moment or draft, which the same call drafts; None if there are none.
-        is_cut: whether more turns are waiting than fit into one run.
-        again: the remaining ranges of turns whose memories were withdrawn, to form again after this run; None for runs
-            with new turns.
-        unreadable: ranges of archived turns that this run could not read.
-    """
-
     prompt_version: PromptVersion
-    session: Session
-    streams: dict[str, MemoryStream]
-    own_name: str
+    session: Session  # with its counters at the claim
+    streams: dict[str, MemoryStream]  # keyed by label in the engine's input
+    own_name: str  # the name under which the user speaks; blank if the turns have no names
     request: FormationRequest
-    messages: dict[int, Message]
-    last_sequence: int
-    known: Mapping[int | str, int]
-    episodes: BuildInput | None = None
-    is_cut: bool = False
-    again: list[SequenceRange] | None = None
+    messages: dict[int, Message]  # those that the engine receives, keyed by sequence
+    last_sequence: int  # the last turn that this run forms
+    known: Mapping[int | str, int]  # the person's current statements, keyed by number in the prompt
+    episodes: BuildInput | None = None  # the turns without a moment or draft, which the same call drafts
+    is_cut: bool = False  # whether more turns are waiting than fit into one run
+    # the remaining ranges of turns whose memories were withdrawn; None for runs with new turns
+    remaining: list[SequenceRange] | None = None
+    # ranges of archived turns that this run could not read
     unreadable: list[SequenceRange] = field(default_factory=list)
 
     def with_prompt(self, version: PromptVersion) -> Self:
@@ -89,9 +75,7 @@ class FormationInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An item that may become an atom. `label` is the label of the stream."""
-
-    label: str
+    label: str  # of the stream
     atom_type: str
     sequences: list[int]
     draft: DraftAtom
@@ -100,13 +84,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Formed:
-    """The valid items of the engine's answer, the lessons, the number of invalid items by reason, and the episodes."""
+    """The valid items of the engine's answer."""
 
     candidates: list[Candidate]
     lessons: list[Candidate]
-    dropped: Counter[str]
+    dropped: Counter[str]  # number of invalid items by reason
     engine: str
-    built: Built | None = None
+    built: Built | None = None  # the episodes
 
 
 def calls_before_settling() -> Combinable:
@@ -120,12 +104,7 @@ def calls_before_settling() -> Combinable:
 
 
 def formation_prompt(session: Session) -> PromptVersion:
-    """Return the active prompt for formations of a session.
-
-    Raises:
-        CannotRun: the prompt resource has no active version.
-    """
-    return prompt_in_force(MEMORY_EXTRACTION_URI, session)
+    return active_prompt(MEMORY_EXTRACTION_URI, session)
 
 
 def formation_input(
@@ -134,14 +113,13 @@ def formation_input(
     shown: Sequence[Message],
     streams: dict[str, MemoryStream],
     prompt: PromptVersion,
-    known: Known,
+    known: KnownItems,
 ) -> FormationInput:
     """Return the input of a formation.
 
     Args:
         shown: the turns with content, as engines read them.
         streams: the streams that the session feeds, keyed by label.
-        known: the existing items of the streams.
     """
     own = own_name(session, shown)
     return FormationInput(
@@ -156,7 +134,7 @@ def formation_input(
     )
 
 
-def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
+def by_label(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
     """Return streams, keyed by label. If two streams have the same label, add the agent to the label of the second."""
     labelled: dict[str, MemoryStream] = {}
     for stream in streams:
@@ -172,7 +150,7 @@ def _request(
     own: str,
     shown: Sequence[Message],
     streams: Mapping[str, MemoryStream],
-    known: Known,
+    known: KnownItems,
     prompt: PromptVersion,
 ) -> FormationRequest:
     most = settings.MOMENT_BUILDER.max_input_tokens
@@ -184,7 +162,7 @@ def _request(
     )
 
 
-def _section(label: str, stream: MemoryStream, known: Known) -> StreamSection:
+def _section(label: str, stream: MemoryStream, known: KnownItems) -> StreamSection:
     return StreamSection(
         label=label,
         prompt=stream.extraction_prompt,
@@ -199,7 +177,7 @@ def _dated(atom: MemoryAtom) -> str:
     return f"{atom.content} ({atom.formed_at:%Y-%m-%d})"
 
 
-def closed_model(job: Job) -> Caller | None:
+def held_model(job: Job) -> Caller | None:
     """Return the first model with an open circuit among the streams' own models, or None."""
     own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
     callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
@@ -209,7 +187,7 @@ def closed_model(job: Job) -> Caller | None:
 # --- think ---
 
 
-def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+def call_engine(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
     """Call the engine for the statements and the draft episodes of the turns, in one call if possible."""
     asked = engine
     if input.episodes and (parts := parts_of(input, input.episodes)):
@@ -220,9 +198,7 @@ def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
 
 
 def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
-    """Return the drafts of episodes.
-
-    If the answer is invalid, return None; a build then calls the engine for the turns.
+    """Return the drafts of episodes, or None if the answer is invalid. A build then calls the engine for the turns.
 
     Raises:
         EngineError: the engine could not be called.
@@ -277,10 +253,7 @@ def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
 
 
 def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return the valid items of an entry of the answer, if the entry's stream was in the request.
-
-    Lessons have a separate label.
-    """
+    """Return the valid items of an entry of the answer. Lessons have a separate label."""
     label = str(entry.get("stream")) if isinstance(entry, dict) else ""
     stream = input.streams.get(label) if label in labels else None
     if stream is None:
@@ -348,28 +321,25 @@ def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dro
 
 @dataclass
 class _Addition:
-    """The items of a formation: its atoms, its lessons by stream, and, once added, the facts ended by the atoms."""
-
     job: Job
     input: FormationInput
     formed: Formed
     atoms: list[MemoryAtom]
-    lessons: list[tuple[MemoryStream, list[MemoryAtom]]]
-    ended: list[MemoryAtom] = field(default_factory=list)
+    lessons: list[tuple[MemoryStream, list[MemoryAtom]]]  # by stream
+    ended: list[MemoryAtom] = field(default_factory=list)  # facts ended by the atoms, once these are added
 
     @property
     def items(self) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-        """All atoms and lessons, with their streams."""
-        both = list(zip(self.formed.candidates, self.atoms, strict=True))
+        pairs = list(zip(self.formed.candidates, self.atoms, strict=True))
         own = [
-            (stream, [atom for item, atom in both if item.label == label])
+            (stream, [atom for item, atom in pairs if item.label == label])
             for label, stream in self.input.streams.items()
         ]
         return own + self.lessons
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of the job. Read it after the atoms are added."""
+        """The result of the job, after the atoms are added."""
         added = sum(not atom._state.adding for atom in self.atoms)
         learned = {atom.content for _, learned in self.lessons for atom in learned if not atom._state.adding}
         dropped = self.formed.dropped + Counter({"known already": len(self.atoms) - added})
@@ -382,7 +352,7 @@ class _Addition:
             "dropped": dict(dropped),
             "first_sequence": self.input.request.turns[0].index,
             "last_sequence": self.input.last_sequence,
-            "again": self.input.again is not None,
+            "again": self.input.remaining is not None,
             "engine": self.formed.engine,
             **unreadable,
         }
@@ -408,11 +378,9 @@ def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requ
 
 
 def _addition(job: Job, input: FormationInput, formed: Formed) -> _Addition:
-    """Return a formation with an unsaved atom for each item. Create missing streams of lessons.
-
-    In a trial, the streams may come from another claim whose transaction was rolled back.
-    """
+    """Return a formation with an unsaved atom for each item. Create missing streams of lessons."""
     atoms = [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
+    # In a trial, the streams may come from another claim whose transaction was rolled back.
     streams = MemoryStream.objects.ensure_lessons(input.session) if formed.lessons else ()
     lessons = [(stream, [_atom(lesson, stream, job, input) for lesson in formed.lessons]) for stream in streams]
     return _Addition(job, input, formed, atoms, lessons)
@@ -433,7 +401,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         about_kind=MemoryAtom.About.PERSON if about else MemoryAtom.About.SESSION,
         subject=about,
         speaker=other or _speaker(sources),
-        valid_from=since_in(draft.text, _said_at(sources), session.user.zone) if draft.kind in LASTING else None,
+        valid_from=start_in(draft.text, _said_at(sources), session.user.zone) if draft.kind in LASTING else None,
         confidence=draft.confidence,
         formed_at=_said_at(sources),
         source_session=session,
@@ -454,7 +422,6 @@ def _other_person(draft: DraftAtom, input: FormationInput) -> str:
 
 
 def _said_at(sources: Sequence[Message]) -> datetime:
-    """Return the time of the last source turn of an item."""
     return max(sources, key=lambda message: message.sequence).created_at
 
 
@@ -462,15 +429,16 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
     """End older statements if the engine says that the new items end them. Return the ended statements."""
     cause = Cause(f"job:{one.job.job_id}")
     ended: list[MemoryAtom] = []
-    both = list(zip(one.atoms, one.formed.candidates, strict=True))
+    pairs = list(zip(one.atoms, one.formed.candidates, strict=True))
     own: dict[tuple[str, int | str], int | None] = {
-        (item.label, item.draft.letter): atom.pk or MemoryAtom.objects.like(atom).values_list("pk", flat=True).first()
-        for atom, item in both
+        (item.label, item.draft.letter): atom.pk
+        or MemoryAtom.objects.duplicates_of(atom).values_list("pk", flat=True).first()
+        for atom, item in pairs
         if item.draft.letter
     }
     named = [
         (atom, {pk for each in item.draft.ends if (pk := one.input.known.get(each) or own[item.label, each])})
-        for atom, item in both
+        for atom, item in pairs
         if item.draft.ends and not atom._state.adding  # the atom was added
     ]
     named.sort(key=lambda one: one[0].formed_at)
@@ -479,11 +447,11 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
         facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)
-        ended += [fact for fact in facts if end_by(fact, atom, cause)]
+        ended += [fact for fact in facts if end_in_favor_of(fact, atom, cause)]
     return ended
 
 
-def count_from(session: Session, last_sequence: int) -> None:
+def count_formed_to(session: Session, last_sequence: int) -> None:
     """Update the formation counters, so that the next formation counts only turns after `last_sequence`."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))
@@ -495,6 +463,5 @@ def count_from(session: Session, last_sequence: int) -> None:
 
 
 def _speaker(sources: Sequence[Message]) -> str:
-    """Return the speaker of the last source turn of an item: their name or, if they have none, their role."""
     last = max(sources, key=lambda message: message.sequence)
     return (last.name or last.role)[:255]

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from moments_app.engines.extractive.language import words
-from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
-from moments_app.engines.words import ITEM, lines_of
+from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements.dates import start_in
+from moments_app.engines.words import LIST_MARK, memory_lines
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 
 FEW = 3  # maximum words of a line that needs the heading of its list to make sense
@@ -21,45 +22,28 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class FormerLine:
-    """A line of a profile.
-
-    Args:
-        sources: primary keys of the line's turns.
-        actor: the writer. In an export, only the kind of writer.
-        is_pinned: whether an operator replaced an engine's line with it.
-        engine: the engine that wrote it; blank for people.
-        ended_at, ended_by: when and by whom the line was removed; None and blank for a current line.
-    """
-
     text: str
     heading: str = ""
-    sources: Sequence[int] = ()
-    actor: str = ""
-    is_pinned: bool = False
-    engine: str = ""
+    sources: Sequence[int] = ()  # primary keys of the line's turns
+    actor: str = ""  # the writer; in an export, only the kind of writer
+    is_pinned: bool = False  # whether an operator replaced an engine's line with it
+    engine: str = ""  # blank for lines that people wrote
     created_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     ended_at: datetime | None = None
     ended_by: str = ""
 
     @property
     def is_by_hand(self) -> bool:
-        """True if a person or the application wrote it."""
         return self.is_pinned or self.actor.startswith(_BY_HAND)
 
 
 @dataclass(frozen=True)
 class FormerProfile:
-    """A profile.
-
-    Args:
-        lines: its stored lines, in their order.
-        sources: primary keys of the turns of a phrase, keyed by the attribute and the lowercase phrase.
-    """
-
     summary: str
-    lines: Sequence[FormerLine]
+    lines: Sequence[FormerLine]  # its stored lines, in their order
     interests: Sequence[str]
     preferred_topics: Sequence[str]
+    # primary keys of the turns of a phrase, keyed by attribute and lowercase phrase
     sources: Mapping[tuple[str, str], Sequence[int]]
     updated_at: datetime
 
@@ -76,7 +60,8 @@ def statements_of(
 
     Args:
         known: hashes of current and ended statements, which are not added again.
-        holding: hashes of current statements; None: `known`. Text that people wrote is added unless it is among these.
+        holding: hashes of current statements; None: `known`. Text that people wrote is added unless it is among
+            these.
     """
     current_hashes = known if holding is None else holding
     lines = _with_text(profile)
@@ -97,7 +82,7 @@ def statements_of(
 def _with_text(profile: FormerProfile) -> list[FormerLine]:
     """Return the lines, and lines of the profile's text that are not among them."""
     texts = {line.text for line in profile.lines}
-    missing = [line for line in lines_of(profile.summary) if line.text not in texts]
+    missing = [line for line in memory_lines(profile.summary) if line.text not in texts]
     return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]
 
 
@@ -132,9 +117,8 @@ def _of_line(line: FormerLine) -> Columns:
 
 
 def _alone(text: str, heading: str) -> str:
-    """Return a line in a form that makes sense alone."""
-    said = text.removeprefix(ITEM).strip()
-    return f"{heading} {said}" if heading and len(words(_DAY.sub("", said))) <= FEW else said
+    line = text.removeprefix(LIST_MARK).strip()
+    return f"{heading} {line}" if heading and len(words(_DAY.sub("", line))) <= FEW else line
 
 
 def _of_phrase(attribute: str, text: str, profile: FormerProfile) -> Columns:
@@ -148,8 +132,8 @@ def _of_phrase(attribute: str, text: str, profile: FormerProfile) -> Columns:
 
 
 def _columns(text: str, formed_at: datetime) -> Columns:
-    said = statement_of(text)
-    begins = formed_at if said and said.is_new else None
+    statement = statement_of(text)
+    begins = formed_at if statement and statement.is_new else None
     return {
         "atom_type": "fact",
         "content": text,
@@ -159,10 +143,10 @@ def _columns(text: str, formed_at: datetime) -> Columns:
         "speaker": "",
         "state": "active",
         "formed_at": formed_at,
-        "subject": said.subject[:255] if said else "",
-        "attribute": said.attribute[:64] if said else "",
-        "value": said.value[:255] if said and not said.is_over else "",
-        "valid_from": (since_in(text, formed_at, UTC) or begins) if said else None,
+        "subject": statement.subject[:255] if statement else "",
+        "attribute": statement.attribute[:64] if statement else "",
+        "value": statement.value[:255] if statement and not statement.is_over else "",
+        "valid_from": (start_in(text, formed_at, UTC) or begins) if statement else None,
         "worth": worth_of(text),
         "is_pinned": False,
         "source_message_ids": [],

@@ -12,13 +12,10 @@ from sessions_app import lexemes
 
 @dataclass(frozen=True)
 class FormerVersion:
-    """A text after a consolidation.
-
-    Args:
-        lines: primary keys of the observations in each line, None for a line written by hand. Empty if not recorded.
-    """
+    """A text after a consolidation."""
 
     text: str
+    # the items of each line; None for a line written by hand. Empty if not recorded.
     lines: Sequence[Sequence[int] | None] | None
     engine: str
     time: datetime

@@ -9,39 +9,28 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
+from moments_app.models.atom import WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # maximum latest items per stream
 CURRENT_STATEMENTS = 200  # maximum statements per person
 CURRENT_CHARS = 6_000
-READ = ("stream_id", "content", "worth", "formed_at")
+COLUMNS = ("stream_id", "content", "worth", "formed_at")
 
 
 @dataclass(frozen=True)
-class Known:
-    """The existing items of streams.
-
-    Args:
-        statements: the person's current statements, numbered. A new item lists the numbers of the statements that it
-            ends.
-        current: the text and the items of each stream, keyed by label.
-    """
-
+class KnownItems:
+    # the person's current statements; a new item lists the numbers of those that it ends
     statements: Mapping[int, MemoryAtom] = field(default_factory=dict)
-    current: Mapping[str, str] = field(default_factory=dict)
+    current: Mapping[str, str] = field(default_factory=dict)  # the text and the items of each stream, keyed by label
 
 
-def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemoryStream]]) -> list[Known]:
-    """Return the existing items for each of a person's sessions.
-
-    Args:
-        of_sessions: for each session, the streams that it feeds, keyed by label.
-    """
+def known_items_of(user: UserProfile, of_sessions: Iterable[Mapping[str, MemoryStream]]) -> list[KnownItems]:
+    """Return the existing items for each of a person's sessions, from the streams that it feeds, keyed by label."""
     sessions = list(of_sessions)
     streams = {stream.pk: stream for labels in sessions for stream in labels.values()}
     atoms = _read(user, streams.values())
-    return [_known(labels, atoms) for labels in sessions]
+    return [_known_items(labels, atoms) for labels in sessions]
 
 
 def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
@@ -49,12 +38,12 @@ def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 
-def _known(streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]) -> Known:
+def _known_items(streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]) -> KnownItems:
     own = [atom for stream in streams.values() if not stream.is_shard for atom in atoms.get(stream.pk, ())]
     own.sort(key=attrgetter("worth", "formed_at", "pk"), reverse=True)
     numbered = dict(enumerate(own[:CURRENT_STATEMENTS], start=1))
     shown = {atom.pk for atom in numbered.values()}
-    return Known(
+    return KnownItems(
         numbered,
         {label: _current(stream, atoms.get(stream.pk, ()), shown) for label, stream in streams.items()},
     )
@@ -67,9 +56,9 @@ def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collec
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
     """Return the atoms that an engine may receive, latest first, keyed by stream."""
-    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN).only(*READ)
+    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN_ATTRIBUTES).only(*COLUMNS)
     found: dict[int, MemoryAtom] = {}
-    for atoms in _may_be_shown(active, list(streams)):
+    for atoms in _queries_for(active, list(streams)):
         found |= {atom.pk: atom for atom in atoms}
     of_streams: dict[int, list[MemoryAtom]] = {}
     for atom in sorted(found.values(), key=attrgetter("formed_at", "pk"), reverse=True):
@@ -77,7 +66,7 @@ def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[
     return of_streams
 
 
-def _may_be_shown(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
+def _queries_for(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
     """Yield one query for all session streams, and one or two for each other stream."""
     own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
     if own:

@@ -14,18 +14,17 @@ from typing import NamedTuple
 
 from django.db.models import Min
 
-from moments_app.engines.extractive.kinds import is_of_speaker
 from moments_app.engines.extractive.language import language_of
-from moments_app.engines.statements import NAME
+from moments_app.engines.extractive.sentences import is_about_speaker
+from moments_app.engines.statements import NAME, SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
-from moments_app.engines.statements.said import SPEAKER
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
 from sessions_app.models import Message, Session, UserProfile
 
-WRITTEN = 500  # statements per batch
-READ = 100  # maximum statements from which a person's names are derived
+BATCH_SIZE = 500  # statements per batch
+MAX_STATEMENTS = 100  # maximum statements from which a person's names are derived
 SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
 ASSISTANT = "Assistant"  # the name of an unnamed assistant in quotations
 
@@ -40,22 +39,18 @@ class Said(NamedTuple):
 
 
 def link_people(atoms: Iterable[MemoryAtom]) -> None:
-    """Link new statements to the known people they are about, in the caller's transaction, which has locked the users.
-
-    Args:
-        atoms: described, unsaved atoms. Candidates for a shard are left out.
-    """
+    """Link described, unsaved statements to the known people they are about. The caller has locked the users."""
     own = [atom for atom in atoms if atom.user_id and not atom.is_candidate and _may_name(atom)]
     for user in sorted({atom.user_id for atom in own if atom.user_id}):
         _link([atom for atom in own if atom.user_id == user], user)
 
 
 def link_all(user: int) -> None:
-    """Find the people mentioned in a user's statements, in the caller's transaction, which has locked the user."""
+    """Link all statements of a user, whom the caller has locked."""
     atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, position=None)
     linked = list(atoms.defer("search_vector").in_order())
     link_people(linked)
-    MemoryAtom.objects.bulk_update([atom for atom in linked if atom.about_id], ["about"], batch_size=WRITTEN)
+    MemoryAtom.objects.bulk_update([atom for atom in linked if atom.about_id], ["about"], batch_size=BATCH_SIZE)
     rebuild_known_people(set(KnownPerson.objects.filter(user=user).values_list("pk", flat=True)))
 
 
@@ -79,9 +74,9 @@ def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
     for atom in atoms:
         if _is_about_user(atom, names):
             atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
-    told = [(atom, named_in(_said(atom), names)) for atom in atoms]
+    mentions = [(atom, named_in(_said(atom), names)) for atom in atoms]
     # Introductions come first, because other statements may name a person before they are introduced.
-    for atom, named in sorted(told, key=lambda one: not _introduces(*one)):
+    for atom, named in sorted(mentions, key=lambda one: not _introduces(*one)):
         atom.about = people.find(named, adds=_introduces(atom, named)) if named else None
     _relate_users(atoms, user)
 
@@ -96,13 +91,13 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
     is_only = not KnownPerson.objects.filter(user=user).named(name).exists()
     person = KnownPerson.objects.create(user_id=user, key=key, name=name)
     if is_only:
-        told = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
-        told.update(about=person)
+        earlier = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
+        earlier.update(about=person)
     return person
 
 
 def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
-    """Return whether a statement that an engine assigned to another person is about the user or the user's relative."""
+    """Return whether a statement that an engine assigned to another person is about the user or a relative."""
     named = named_person(atom.content)
     is_relative = named is not None and named.owner in names
     return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
@@ -136,13 +131,12 @@ def _said(atom: MemoryAtom) -> Said:
 
 def names_of(user: int) -> frozenset[str]:
     """Return the names that facts use for the user: those in `USER`, and the stated full and first names."""
-    told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
-    names = told.filter(is_wrong=False).values_list("value", flat=True)
+    facts = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
+    names = facts.filter(is_wrong=False).values_list("value", flat=True)
     return frozenset({*USER, *names, *(name.split(" ")[0] for name in names)})
 
 
 def rebuild_known_people(pks: Collection[int]) -> None:
-    """Rebuild the names and relationships of known people from their statements, in the caller's transaction."""
     people = list(KnownPerson.objects.filter(pk__in=pks).order_by("pk"))
     names = {user: names_of(user) for user in {person.user_id for person in people}}
     for person in people:
@@ -154,45 +148,36 @@ def rebuild_known_people(pks: Collection[int]) -> None:
 
 def _derive(person: KnownPerson, names: Collection[str]) -> None:
     statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
-    said = [Said(*row) for row in statements.values_list(*Said._fields)[:READ]]
-    called, person.relationship = called_in(said, names)
+    rows = [Said(*row) for row in statements.values_list(*Said._fields)[:MAX_STATEMENTS]]
+    called, person.relationship = called_in(rows, names)
     person.name, *person.aliases = called or person.names
 
 
-def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
-    """Return a person's names and relationship in statements. Names from valid statements come first.
+def called_in(statements: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
+    """Return a person's names and relationship in statements, which are in the order of `in_profile`.
 
-    The first element is the name in the first statement, or a longer form of this name.
-
-    Args:
-        said: the statements, in the order of `in_profile`.
+    Names from valid statements come first. The first name is that of the first statement, or a longer form of it.
     """
-    named = [(one, found) for one in said if (found := named_in(one, names))]
+    named = [(one, found) for one in statements if (found := named_in(one, names))]
     held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]
     called = list(dict.fromkeys(found.name for found in (*held, *(found for _, found in named))))
     full = [name for name in called if short_name(name) == called[0]]
     return list(dict.fromkeys([*full, *called])), next((found.relationship for found in held if found.relationship), "")
 
 
-def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
+def named_in(statement: Said, names: Collection[str]) -> NamedPerson | None:
     """Return the person whom a statement is about, or None if it is only about the user."""
-    if said.about_kind == MemoryAtom.About.PERSON:
-        return NamedPerson(said.subject, "") if said.subject else None
-    named = named_person(said.content)
+    if statement.about_kind == MemoryAtom.About.PERSON:
+        return NamedPerson(statement.subject, "") if statement.subject else None
+    named = named_person(statement.content)
     if named and (not named.owner or named.owner in names):
         return named
-    speaker = SPEAKER.match(said.content)
-    is_of_user = said.subject in names or (speaker and speaker[1] == said.subject)
-    return NamedPerson(said.subject, "") if said.subject and not is_of_user else None
+    speaker = SPEAKER.match(statement.content)
+    is_of_user = statement.subject in names or (speaker and speaker[1] == statement.subject)
+    return NamedPerson(statement.subject, "") if statement.subject and not is_of_user else None
 
 
 class People:
-    """The people in a user's memory, including those added here.
-
-    Args:
-        add: adds a person with a key and a name.
-    """
-
     def __init__(self, known: Iterable[KnownPerson], add: Callable[[str, str], KnownPerson]) -> None:
         self.known = list(known)
         self._add = add
@@ -201,7 +186,8 @@ class People:
         """Return the person who has this name and relationship.
 
         Args:
-            adds: whether to add the person if no known person matches. If False, return None if none or several match.
+            adds: whether to add the person if no known person matches. If False, return None if none or several
+                match.
         """
         alike = [one for one in self.known if _is_called(one, named.name)]
         person = _matching_person(alike, named, adds=adds)
@@ -224,7 +210,6 @@ def _is_called(person: KnownPerson, name: str) -> bool:
 
 
 def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
-    """Return the matching one of several people with the same name, or None if it is unclear."""
     if not named.relationship:
         unrelated = [person for person in alike if not person.relationship] if adds else []
         return alike[0] if len(alike) == 1 else next(iter(unrelated), None)
@@ -234,11 +219,6 @@ def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: 
 
 
 def other_speakers(session: Session, turns: Iterable[Message], own: str) -> frozenset[str]:
-    """Return the names of the other people who speak in turns of a session.
-
-    Args:
-        own: the name under which the user speaks.
-    """
     named = {turn.name for turn in turns if turn.role in SPEECH} - {"", session.agent_id}
     return frozenset(name for name in named if name.casefold() != own.casefold())
 
@@ -247,8 +227,10 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
     """Return the name under which the user speaks in a session; blank if none of these turns has a name."""
     if not any(turn.name for turn in turns):
         return ""
-    said = session.messages.filter(user_id=session.user_id, role=Message.Role.USER).exclude(name="")
-    names: list[str] = [name for name, _ in said.values_list("name").annotate(first=Min("sequence")).order_by("first")]
+    turns_of_user = session.messages.filter(user_id=session.user_id, role=Message.Role.USER).exclude(name="")
+    names: list[str] = [
+        name for name, _ in turns_of_user.values_list("name").annotate(first=Min("sequence")).order_by("first")
+    ]
     if len(names) < 2:
         return "".join(names)
     own = {name.casefold() for name in (session.user.user_id, *names_of(session.user_id))}
@@ -256,18 +238,13 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
 
 
 def self_described_speaker(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
-    """Return the name of another speaker who makes a statement about themselves; blank if a source turn is the user's.
-
-    Args:
-        sources: the statement's turns, oldest first.
-        others: the names of the other speakers.
-    """
+    """Return the name of another speaker who talks about themselves; blank if a source turn is the user's."""
     if any(turn.role == Message.Role.USER and turn.name not in others for turn in sources):
         return ""
-    line, last = SPEAKER.match(text), sources[-1]
+    line, last = SPEAKER.match(text), sources[-1]  # sources are in order, oldest first
     name = last.name or (line[1] if line and last.role == Message.Role.ASSISTANT else "")
     if not name or name == ASSISTANT or (last.name and name not in others):
         return ""
-    said = text.removeprefix(f"{name}: ")
-    is_own = is_of_speaker(said, language_of(said)) if said != text else text.startswith(name)
+    words = text.removeprefix(f"{name}: ")
+    is_own = is_about_speaker(words, language_of(words)) if words != text else text.startswith(name)
     return name if is_own else ""

@@ -14,20 +14,20 @@ from django.db import transaction
 
 from moments_app.engines.extractive.language import common_words, stem, words
 from moments_app.engines.tables import word_set
-from moments_app.engines.words import told_words, without_speaker
+from moments_app.engines.words import undated_words, without_speaker
 from moments_app.models import MemoryAtom
-from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
+from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
-from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
+from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, merge_lists
 
 READ = 300  # maximum statements for a profile, besides those written into it
 PROFILE_MAX = 2_000  # maximum characters after the introductory text
-LINES = 8  # maximum statements per heading
-STALE = timedelta(days=120)  # age from which a plan counts as done or given up
-INTERESTS = 10  # maximum interests that are derived from statements
-TOPICS = 5  # maximum topics that are derived from statements
-RECURRING = 2  # minimum statements that mention an interest
-OFTEN = 3  # minimum statements that mention a topic
+MAX_LINES = 8  # maximum statements per heading
+PLAN_MAX_AGE = timedelta(days=120)  # age from which a plan counts as done or given up
+MAX_INTERESTS = 10  # maximum interests that are derived from statements
+MAX_TOPICS = 5  # maximum topics that are derived from statements
+MIN_INTEREST_MENTIONS = 2  # minimum statements that mention an interest
+MIN_TOPIC_MENTIONS = 3  # minimum statements that mention a topic
 _KIND = MemoryAtom.Kind
 HEADINGS = {
     _KIND.IDENTITY: "Who they are:",
@@ -49,8 +49,6 @@ _DISLIKES = re.compile(r"n't\b|\b(?:not|never|hates?|dislikes?|no longer)\b", re
 
 
 class Said(NamedTuple):
-    """The fields of a `MemoryAtom` that a profile needs."""
-
     content: str
     kind: str
     formed_at: datetime
@@ -67,86 +65,81 @@ class Profile(NamedTuple):
 
 @transaction.atomic(savepoint=False)
 def rebuild_profiles(users: Collection[int]) -> None:
-    """Rebuild the profiles of the people with these primary keys, in the caller's transaction."""
     for user in UserProfile.objects.locked().filter(pk__in=users).order_by("pk"):
-        profile = profile_of(MemoryAtom.objects.holding().of_person(user).about_user(), user.zone)
+        profile = profile_of(MemoryAtom.objects.current().of_person(user).about_user(), user.zone)
         if (user.summary, user.interests, user.preferred_topics) != profile:
             user.summary, user.interests, user.preferred_topics = profile
             user.save(update_fields=[*DERIVED, "updated_at"])
 
 
 def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
-    both = (statements.of_profile().newest_first(), statements.in_profile())
-    return derived([Said(*row) for rows in both for row in rows.values_list(*Said._fields)[:READ]], zone)
+    parts = (statements.of_profile().newest_first(), statements.in_profile())
+    return derived([Said(*row) for rows in parts for row in rows.values_list(*Said._fields)[:READ]], zone)
 
 
-def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
-    """Derive a profile from statements.
-
-    Args:
-        said: texts that were written into the profile, and statements in the order of `in_profile`.
-    """
-    own = [one for one in said if one.attribute not in WRITTEN]
-    opening = [one.content for one in said if one.attribute == SUMMARY]
+def derived(statements: Sequence[Said], zone: tzinfo) -> Profile:
+    """Derive a profile from texts that were written into it, and from statements in the order of `in_profile`."""
+    own = [one for one in statements if one.attribute not in WRITTEN_ATTRIBUTES]
+    opening = [one.content for one in statements if one.attribute == SUMMARY]
     return Profile(
         "\n".join([*opening, *_lines(own, zone)]),
-        _phrases(said, INTEREST, _interests(own)),
-        _phrases(said, TOPIC, _topics(own)),
+        _phrases(statements, INTEREST, _interests(own)),
+        _phrases(statements, TOPIC, _topics(own)),
     )
 
 
-def _phrases(said: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
+def _phrases(statements: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
     """Return the phrases that were written into the profile, oldest first, followed by as many derived ones as fit."""
-    written = sorted((one for one in said if one.attribute == attribute), key=lambda one: one.formed_at)
+    written = sorted((one for one in statements if one.attribute == attribute), key=lambda one: one.formed_at)
     values = [one.value for one in reversed(written)][:PROFILE_LIST_MAX]
-    return united(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
+    return merge_lists(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
 
 
 def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
     """Return as many statements as fit: pinned ones first, then the others under their headings."""
     room = PROFILE_MAX
     pinned: list[str] = []
-    pages: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
-    for one in _once(own):
-        page = pinned if one.is_pinned else pages.get(one.kind)
-        if page is None or (page is not pinned and len(page) == LINES):
+    sections: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
+    for one in _without_repetitions(own):
+        section = pinned if one.is_pinned else sections.get(one.kind)
+        if section is None or (section is not pinned and len(section) == MAX_LINES):
             continue
         line = one.content if one.is_pinned else f"- {one.content} ({one.formed_at.astimezone(zone):%Y-%m-%d})"
-        heading = "" if page or one.is_pinned else HEADINGS[_KIND(one.kind)]
+        heading = "" if section or one.is_pinned else HEADINGS[_KIND(one.kind)]
         if (size := len(line) + len(heading) + 2) <= room:
-            page.append(line)
+            section.append(line)
             room -= size
-    return [*pinned, *(line for kind, page in pages.items() if page for line in (HEADINGS[_KIND(kind)], *page))]
+    listed = [(HEADINGS[_KIND(kind)], *section) for kind, section in sections.items() if section]
+    return [*pinned, *(line for section in listed for line in section)]
 
 
-def _once(own: Sequence[Said]) -> Iterator[Said]:
+def _without_repetitions(own: Sequence[Said]) -> Iterator[Said]:
     """Yield the statements, except repetitions and old plans."""
     newest = max((one.formed_at for one in own), default=None)
-    told: set[str] = set()
+    seen: set[str] = set()
     for one in own:
-        is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - STALE
-        text = told_words(without_speaker(one.content))
-        if text not in told and (one.is_pinned or not is_stale):
-            told.add(text)
+        is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - PLAN_MAX_AGE
+        text = undated_words(without_speaker(one.content))
+        if text not in seen and (one.is_pinned or not is_stale):
+            seen.add(text)
             yield one
 
 
 def _interests(own: Iterable[Said]) -> list[str]:
-    """Return activities that the person says they like or mentions repeatedly."""
     counts = Counter[str]()
     for one in own:
         if not _DISLIKES.search(one.content):
             named = [word for word in words(one.content) if word in word_set("activities")]
-            counts.update(dict.fromkeys(named, RECURRING if _LIKES.search(one.content) else 1))
-    return [text for text, count in counts.most_common() if count >= RECURRING][:INTERESTS]
+            counts.update(dict.fromkeys(named, MIN_INTEREST_MENTIONS if _LIKES.search(one.content) else 1))
+    return [text for text, count in counts.most_common() if count >= MIN_INTEREST_MENTIONS][:MAX_INTERESTS]
 
 
 def _topics(own: Iterable[Said]) -> list[str]:
     """Return the topics that several statements mention: lowercase words that are not common in any language."""
-    counts, said = Counter[str](), dict[str, str]()
+    counts, words_by_stem = Counter[str](), dict[str, str]()
     for one in own:
         named = {stem(word): word for word in _WORD.findall(without_speaker(one.content)) if word.islower()}
         counts.update(named.keys())
-        said = named | said
-    found = [said[word] for word, count in counts.most_common() if count >= OFTEN]
-    return [word for word in found if not (word in common_words() or _LIKES.search(word))][:TOPICS]
+        words_by_stem = named | words_by_stem
+    found = [words_by_stem[word] for word, count in counts.most_common() if count >= MIN_TOPIC_MENTIONS]
+    return [word for word in found if not (word in common_words() or _LIKES.search(word))][:MAX_TOPICS]

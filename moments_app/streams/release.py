@@ -1,9 +1,8 @@
-"""`release`: share what was learned from one person with others, in new words; and revoke it.
+"""Share what was learned from one person with others, in new words; and revoke it.
 
 A candidate belongs to one person. An operator who releases it writes the text for others, which must not quote anyone.
 The first release is for the users of the agent that learned the item. A second step extends it to the users of every
-agent. A release is signed and logged as an event. Revoking it removes it from contexts, searches and the shard's text
-at once.
+agent. A release is signed and logged as an event.
 """
 
 import re
@@ -20,18 +19,18 @@ from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, Release, Re
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
-from moments_app.streams.texts import take_back
+from moments_app.streams.texts import undo_since
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 from sessions_app.text.invisible_characters import has_invisible, without_invisible
 
-LONGEST = 4_000  # maximum characters of a wording
-SOURCES = 50  # maximum source turns to compare a wording with
-PEOPLE = 100  # maximum people per release
-IN_A_ROW = 8  # minimum consecutive words that count as a quotation
-SENTENCE = 4  # minimum words of a whole sentence that counts as a quotation
+MAX_WORDING = 4_000  # maximum characters of a wording
+MAX_SOURCE_TURNS = 50  # maximum source turns to compare a wording with
+MAX_PEOPLE = 100  # maximum people per release
+QUOTE_WORDS = 8  # minimum consecutive words that count as a quotation
+SENTENCE_WORDS = 4  # minimum words of a whole sentence that counts as a quotation
 
 Source = tuple[Any, int | None]  # primary keys of the person and of the candidate, if it still exists
 
@@ -46,47 +45,43 @@ class CannotRelease(Refusal):
 
 
 def agent_of(candidate: MemoryAtom) -> str:
-    """Return the agent whose users see the first release of a candidate; blank if unknown."""
     session = candidate.source_session
     return candidate.stream.agent_id or (session.agent_id if session else "")
 
 
 def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
     turns = Message.objects.filter(pk__in=candidate.source_message_ids, user=candidate.user_id)
-    found = list(turns.select_related("session", "user").in_order()[:SOURCES])
+    found = list(turns.select_related("session", "user").in_order()[:MAX_SOURCE_TURNS])
     return with_text(found[0].user, found) if found else []
 
 
 def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
     """Return the candidate, followed by candidates of its shard with the same words, one per person."""
-    there = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
-    same = there.filter(content_hash=candidate.content_hash)
+    candidates = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
+    same = candidates.filter(content_hash=candidate.content_hash)
     first = Case(When(pk=candidate.pk, then=0), default=1)
     return same.select_related("stream", "source_session", "user").order_by(first, "pk")
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1.
-
-    Exclude test persons, because an operator writes their messages.
-    """
+    """Return the ages in days of the accounts that said the same thing, youngest first; at most `MAX_PEOPLE` + 1."""
+    # An operator writes the messages of test persons.
     people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
-    made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
+    made = people.values_list("user__created_at", flat=True)[: MAX_PEOPLE + 1]
     return [(timezone.now() - at).days for at in made]
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Share what one or several people said with all users of an agent, in new words.
+    """Share what one or several people said with all users of an agent. The candidates themselves stay private.
 
     Args:
-        candidate: the source, which stays private, as do matching candidates.
         wording: the text that others see.
         actor: `operator:…`.
 
     Raises:
         CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
     """
-    wording = checked(wording, matching_candidates(candidate)[:PEOPLE])
+    wording = checked(wording, matching_candidates(candidate)[:MAX_PEOPLE])
     with transaction.atomic():
         found = _locked_with_same(candidate)
         _review(found)
@@ -98,10 +93,6 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
 @transaction.atomic
 def decline(candidate: MemoryAtom, *, actor: str) -> None:
     """Keep a candidate and matching candidates of others private. They no longer need a decision.
-
-    Args:
-        candidate: the item. Only the time of its review changes.
-        actor: `operator:…`.
 
     Raises:
         CannotRelease: the candidate is no longer in memory.
@@ -118,9 +109,9 @@ def extend(narrower: Release, *, actor: str) -> Release:
     """Share a release for one agent with the users of every agent.
 
     Raises:
-        CannotRelease: The release was revoked, or every agent's users see it already.
+        CannotRelease: the release was revoked, or every agent's users see it already.
     """
-    found = _standing(narrower)
+    found = _lock_in_force(narrower)
     stream = found.stream
     if not stream.agent_id:
         raise CannotRelease("It is already released to the users of every agent.")
@@ -132,12 +123,12 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
     """Replace a release with another wording.
 
     Raises:
-        CannotRelease: it was revoked; or the wording quotes a source or exists already.
+        CannotRelease: it was revoked, or the wording quotes a source or exists already.
     """
     sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
     wording = checked(wording, sources)
     with transaction.atomic():
-        found = _standing(former)
+        found = _lock_in_force(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
         revoke_locked(found, actor)
         return _share(found.stream, wording, kind, _sources(found), actor=actor, note=note, replaces=found)
@@ -145,14 +136,14 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
 
 @transaction.atomic
 def revoke(release: Release, *, actor: str) -> Release:
-    """Revoke a release: remove it from all contexts and searches, and from the text of its shard.
+    """Remove a release from all contexts and searches, and from the text of its shard.
 
     The extension to every agent's users is revoked as well.
 
     Raises:
         CannotRelease: it was already revoked.
     """
-    found = _standing(release)
+    found = _lock_in_force(release)
     revoke_locked(found, actor)
     return found
 
@@ -167,35 +158,34 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
         CannotRelease: it is blank, too long, has invisible characters, or quotes a source.
     """
     wording = " ".join(wording.replace("\0", "").split())
-    if not wording or len(wording) > LONGEST:
-        raise CannotRelease(f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+    if not wording or len(wording) > MAX_WORDING:
+        raise CannotRelease(f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
     if has_invisible(wording):
         raise CannotRelease("wording: the text has invisible characters. Type it by hand.")
-    said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
-    if quotes(wording, said):
+    texts = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
+    if quotes(wording, texts):
         raise CannotRelease("wording: the text repeats the person word for word. Write it in neutral words.")
     return wording
 
 
-def quotes(wording: str, said: Collection[str]) -> bool:
-    """Return whether a wording repeats a text, one of its sentences, or `IN_A_ROW` of its words."""
+def quotes(wording: str, sources: Collection[str]) -> bool:
+    """Return whether a wording repeats a text, one of its sentences, or `QUOTE_WORDS` of its words."""
     own = plain_words(wording)
-    texts = [without_invisible(text) for text in said]
-    return any(_has(text, own) for text in map(plain_words, texts)) or any(
-        _has(own, sentence) for text in texts for sentence in _sentences(text)
+    texts = [without_invisible(text) for text in sources]
+    return any(_contains(text, own) for text in map(plain_words, texts)) or any(
+        _contains(own, sentence) for text in texts for sentence in _sentences(text)
     )
 
 
-def _has(text: str, part: str) -> bool:
-    """Return whether a text contains a part, or `IN_A_ROW` consecutive words of the part."""
+def _contains(text: str, part: str) -> bool:
     padded, words = f" {text} ", part.split(" ")
-    runs = (words[first : first + IN_A_ROW] for first in range(max(len(words) - IN_A_ROW, 0) + 1))
+    runs = (words[first : first + QUOTE_WORDS] for first in range(max(len(words) - QUOTE_WORDS, 0) + 1))
     return any(f" {' '.join(run)} " in padded for run in runs)
 
 
 def _sentences(text: str) -> list[str]:
     found = map(plain_words, _SENTENCE_END.split(text))
-    return [sentence for sentence in found if sentence.count(" ") >= SENTENCE - 1]
+    return [sentence for sentence in found if sentence.count(" ") >= SENTENCE_WORDS - 1]
 
 
 # --- sharing ---
@@ -237,18 +227,12 @@ def _sources(release: Release) -> list[Source]:
 
 
 def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
-    """Lock and return the current candidate and matching ones.
-
-    Lock their people against erasure, and their sessions against retractions.
-
-    Raises:
-        CannotRelease: the candidate is no longer in memory.
-    """
+    """Return the current candidate and matching ones, locked against erasures and retractions."""
     same = matching_candidates(candidate)
-    there = list(same[:PEOPLE])
-    UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
-    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in there]).order_by("pk"))
-    named = same.filter(pk__in=[atom.pk for atom in there])
+    before = list(same[:MAX_PEOPLE])
+    UserProfile.objects.hold({atom.user_id for atom in before if atom.user_id})
+    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in before]).order_by("pk"))
+    named = same.filter(pk__in=[atom.pk for atom in before])
     found = list(named.select_for_update(no_key=True, of=("self",)))
     if candidate.pk not in {atom.pk for atom in found}:
         raise CannotRelease("The item is no longer in memory, or no longer belongs to one person.")
@@ -272,7 +256,7 @@ def _review(candidates: Sequence[MemoryAtom]) -> None:
 # --- revoking ---
 
 
-def _standing(release: Release) -> Release:
+def _lock_in_force(release: Release) -> Release:
     found = Release.objects.select_for_update(of=("self",)).select_related("stream", "atom").get(pk=release.pk)
     if found.revoked_at:
         raise CannotRelease("The release was already revoked.")
@@ -280,11 +264,7 @@ def _standing(release: Release) -> Release:
 
 
 def revoke_locked(release: Release, actor: str) -> None:
-    """Revoke a locked release that is in force, and its extension to every agent's users.
-
-    Args:
-        release: the release, with its stream and item.
-    """
+    """Revoke a locked release that is in force, and its extension to every agent's users."""
     for wider in release.wider.standing().select_related("stream", "atom"):
         revoke_locked(wider, actor)
     release.revoked_at, release.revoked_by = timezone.now(), actor
@@ -295,13 +275,12 @@ def revoke_locked(release: Release, actor: str) -> None:
 
 
 def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
-    """Remove an item from memory and from the text."""
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     time = MemoryAtom.objects.get(pk=atom.pk).consolidated_at
     if time:
-        take_back(stream, time, cause)
+        undo_since(stream, time, cause)
     MemoryAtom.objects.filter(pk=atom.pk).evict(cause)
-    stream.touch()
+    stream.rebuild_text()
     if time and stream.consolidation_prompt and stream.atoms.waiting().exists():
         Job.objects.request("consolidate", stream=stream, requested_by=cause.actor, force=True)
     Job.objects.request("count_words", stream=stream, requested_by=cause.actor, force=True)

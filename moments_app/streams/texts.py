@@ -13,12 +13,12 @@ from django.utils import timezone
 from moments_app.engines.words import words_of
 from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
-from moments_app.models.statement_change import StatementChangeQuerySet
+from moments_app.models.correction import StatementChangeQuerySet
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION = "consolidation:"  # prefix of `reason` for changes by a consolidation, followed by its time
+CONSOLIDATION_PREFIX = "consolidation:"  # prefix of `reason` for changes by a consolidation, followed by its time
 
 
 class CannotUndo(Refusal):
@@ -30,36 +30,34 @@ class CannotUndo(Refusal):
 # --- writing ---
 
 
-def is_carried(atom: MemoryAtom) -> bool:
+def is_in_line(atom: MemoryAtom) -> bool:
     """Return whether a line of its stream's text contains an item."""
     line = atom.merged_into
     return atom.state == MemoryAtom.State.ABSORBED and line is not None and line.state == MemoryAtom.State.LINE
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text that aren't blank."""
     return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
 def line_key(text: str) -> str:
-    """Return a key that is equal for lines that say the same thing.
-
-    A line without words, such as ---, is its own key.
-    """
+    """Return a key that is equal for lines with the same words. A line without words, such as ---, is its own key."""
     return content_hash(text) if words_of(text) else text.strip()
+
+
+def lock_stream(stream: int, user: int | None) -> None:
+    """Lock a stream's person and then the stream, in the lock order of corrections, erasures and consolidations."""
+    lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
+    lock_rows(MemoryStream.objects.filter(pk=stream))
 
 
 @transaction.atomic
 def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
-    """Replace the text of a stream. A line whose punctuation or spaces change stays the same statement.
+    """Replace the text of a person's stream or a shard. A blank text removes all lines.
 
-    Args:
-        stream: a stream of a person, or a shard.
-        text: the new text; blank to remove all lines.
-        actor: `key:…` or `operator:…`.
+    A line whose punctuation or spaces change stays the same statement.
     """
-    lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
-    lock_rows(MemoryStream.objects.filter(pk=stream.pk))
+    lock_stream(stream.pk, stream.user_id)
     set_lines(stream, split_lines(text), Cause(actor), written_by=actor)
     stream.refresh_from_db(fields=["consolidated_content", "last_updated_at"])
 
@@ -70,34 +68,34 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
     Args:
         columns: column values for new lines.
     """
-    there = list(stream.atoms.lines())
-    old = {line_key(line.content): line for line in there}
+    old_lines = list(stream.atoms.lines())
+    old = {line_key(line.content): line for line in old_lines}
     fields = {"user_id": stream.user_id, "atom_type": MemoryAtom.Type.OBSERVATION, "state": MemoryAtom.State.LINE}
-    lines, place = [], 0
+    lines, position = [], 0
     for key, text in {line_key(text): text for text in texts}.items():
         if line := old.get(key):
-            place = max(place, line.position or 0)
+            position = max(position, line.position or 0)
             same = MemoryAtom.objects.filter(pk=line.pk)
-            same.change(StatementChange.Action.EDITED, cause, content=text, position=place)
+            same.change(StatementChange.Action.EDITED, cause, content=text, position=position)
         else:
-            line = stream.atoms.create(**fields, content=text, position=place, **columns)
+            line = stream.atoms.create(**fields, content=text, position=position, **columns)
         lines.append(line)
-        place += 1
-    gone = MemoryAtom.objects.filter(pk__in={line.pk for line in there} - {line.pk for line in lines})
+        position += 1
+    gone = MemoryAtom.objects.filter(pk__in={line.pk for line in old_lines} - {line.pk for line in lines})
     gone.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
-    stream.touch()
+    stream.rebuild_text()
     return lines
 
 
 def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
     """Mark merged observations as waiting again, unless a newer equal one is waiting."""
     for atom in absorbed:
-        is_again = MemoryAtom.objects.like(atom).exists()
+        is_again = MemoryAtom.objects.duplicates_of(atom).exists()
         state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
 
 
-def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
+def remove_lines_with(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
     """Remove lines that contain one of the items, before the items end. Other items of these lines wait again."""
     merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
     lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
@@ -123,15 +121,12 @@ def last_time(stream: MemoryStream) -> datetime | None:
 
 
 def reason_of(time: datetime) -> str:
-    return f"{CONSOLIDATION}{time.isoformat()}"
+    return f"{CONSOLIDATION_PREFIX}{time.isoformat()}"
 
 
 @transaction.atomic
 def undo(stream: MemoryStream, *, requested_by: str) -> None:
     """Undo the last consolidation: restore the lines before it, and mark merged items as waiting again.
-
-    Args:
-        requested_by: `key:…`, `operator:…` or `job:…`.
 
     Raises:
         CannotUndo: the stream has no consolidation to undo.
@@ -140,7 +135,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
     last = last_time(stream)
     if last is None:
         raise CannotUndo("There is no merge to undo.")
-    take_back(stream, last, Cause(requested_by))
+    undo_since(stream, last, Cause(requested_by))
 
 
 def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
@@ -156,7 +151,7 @@ def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
 
 
 def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
-    """Return the statements that `take_back` may change, except the lines that it deletes."""
+    """Return the statements that `undo_since` may change, except the lines that it deletes."""
     atoms = MemoryAtom.objects.filter(stream=stream)
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
@@ -166,14 +161,11 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 
 
-def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
+def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     """Undo the consolidations of a locked stream since a time.
 
     Delete the lines written by the consolidations, and restore the lines removed by them. Observations that are then in
     no line wait again. Lines that people wrote are kept, and lines that people removed stay removed.
-
-    Args:
-        time: the time of the first consolidation to undo.
     """
     atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
     before: dict[int, dict[str, Any]] = {}
@@ -182,25 +174,24 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
     # Don't restore a line if one of its items has ended since, or if another line says the same thing.
     over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
-    said = {line_key(line.content) for line in stream.atoms.lines()}
+    keys = {line_key(line.content) for line in stream.atoms.lines()}
     for atom in atoms:
         if atom.position is None or atom.pk not in before:
             continue
         if before[atom.pk].get("state") == MemoryAtom.State.LINE:
-            if atom.pk in over or line_key(atom.content) in said:
+            if atom.pk in over or line_key(atom.content) in keys:
                 continue
-            said.add(line_key(atom.content))
+            keys.add(line_key(atom.content))
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.RESTORED, cause, **before[atom.pk])
-    there = set(stream.atoms.lines().values_list("pk", flat=True))
+    lines = set(stream.atoms.lines().values_list("pk", flat=True))
     for atom in sorted(atoms, key=attrgetter("formed_at", "pk"), reverse=True):
         if atom.position is None:
-            _split(atom, before.get(atom.pk, {}), there, cause)
+            _split(atom, before.get(atom.pk, {}), lines, cause)
     stream.atoms.filter(consolidated_at__gte=time).update(consolidated_at=None)
-    stream.touch()
+    stream.rebuild_text()
 
 
 def _holds(atom: MemoryAtom) -> bool:
-    """Return whether an item is in memory, as a separate item or in a line."""
     return atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
 
 
@@ -216,7 +207,7 @@ def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], 
 
 
 def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:
-    changes = StatementChange.objects.filter(statement__stream=stream, reason__startswith=CONSOLIDATION)
+    changes = StatementChange.objects.filter(statement__stream=stream, reason__startswith=CONSOLIDATION_PREFIX)
     return changes.filter(reason__gte=reason_of(time))
 
 
@@ -233,7 +224,6 @@ def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> 
 
 
 def merged_text(base: str, before: str, after: str) -> str:
-    """Call `merged` for the sentences and lines of texts."""
     if before == after:
         return base
     parts = merged(_sentences(base), _sentences(before), _sentences(after))

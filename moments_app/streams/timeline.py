@@ -1,9 +1,9 @@
-"""`settle`: decide which facts about an attribute are valid at which times.
+"""Decide which facts about an attribute are valid at which times.
 
-"Nora lives in Oslo" is valid until the time of "Nora moved to Bergen". Nothing is overwritten: an ended fact has its
-end time and its replacement. A timeline is always recomputed from all its facts, by their times. So the result doesn't
-depend on the order in which facts arrive, are retracted or are restored. Facts ended by an operator, the application or
-a model stay ended.
+"Nora lives in Oslo" is valid until the time of "Nora moved to Bergen". An ended fact keeps its end time and its
+replacement. A timeline is always recomputed from all its facts, by their times. So the result doesn't depend on the
+order in which facts arrive, are retracted or are restored. Facts ended by an operator, the application or a model stay
+ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,20 +17,20 @@ from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Cause, Contradiction, MemoryAtom, StatementChange
-from moments_app.models.atom import BY_DATE, WRITTEN, MemoryAtomQuerySet
+from moments_app.models.atom import BY_DATE, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
-from moments_app.streams.texts import take_out_lines
+from moments_app.streams.texts import remove_lines_with
 from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
+MIN_CONFIDENCE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
-ZONE = "timezone"  # reason of a change to the end of a plan
+TIMEZONE = "timezone"  # reason of a change to the end of a plan
 
 
 class CannotDecide(Refusal):
@@ -40,43 +40,27 @@ class CannotDecide(Refusal):
 
 
 class Timeline(NamedTuple):
-    """The statements about one attribute of a subject.
+    """The statements about one attribute of a subject. Two known people with the same name have separate timelines."""
 
-    Args:
-        subjects: the names of the subject in statements; empty for a known person.
-        about: the primary key of the known person. Two known people with the same name have separate timelines.
-    """
-
-    subjects: frozenset[str]
+    subjects: frozenset[str]  # names of the subject in statements; empty for a known person
     attribute: str
-    about: int | None = None
+    about: int | None = None  # primary key of the known person
 
     @property
     def whose(self) -> Q:
-        """The condition for statements about the subject."""
         return Q(about=self.about) if self.about else Q(subject__in=self.subjects)
 
 
 @dataclass(frozen=True)
 class End:
-    """How a fact ended.
-
-    Args:
-        at: the time of the statement that ended it.
-        is_wrong: whether the fact was never true.
-    """
-
     until: datetime
-    at: datetime
+    at: datetime  # the time of the statement that ended it
     by: MemoryAtom
-    is_wrong: bool = False
+    is_wrong: bool = False  # whether the fact was never true
 
 
-def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
-    """Recompute the timelines of these facts, in the caller's transaction. The caller then calls `touch`.
-
-    Args:
-        atoms: atoms of people; atoms without an attribute have no timeline.
+def recompute_timelines(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
+    """Recompute the timelines of these facts, in the caller's transaction. The caller then calls `refresh_derived`.
 
     Returns:
         The facts that ended, or are valid again.
@@ -87,11 +71,11 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
         names = names_of(user)
         timelines = {_timeline_of(atom, names) for atom in timed if atom.user_id == user}
         if any(one.subjects == names and one.attribute == NAME for one in timelines):
-            told = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
-            timelines |= {Timeline(names, attribute) for attribute in told.values_list("attribute", flat=True)}
+            own_facts = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
+            timelines |= {Timeline(names, attribute) for attribute in own_facts.values_list("attribute", flat=True)}
         for one in sorted(timelines, key=lambda one: (one.attribute, sorted(one.subjects), one.about or 0)):
-            said = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
-            changed += _settle([atom for atom in said if _timeline_of(atom, names) == one], cause)
+            facts = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
+            changed += _recompute([atom for atom in facts if _timeline_of(atom, names) == one], cause)
     return changed
 
 
@@ -102,35 +86,35 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
     return Timeline(names if is_of_user else frozenset({atom.subject}), atom.attribute)
 
 
-def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
-    take_out_lines([atom], cause)
+def end(atom: MemoryAtom, ending: End, cause: Cause, *, ended_by: str = "") -> None:
+    remove_lines_with([atom], cause)
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action.SUPERSEDED,
         cause,
         state=MemoryAtom.State.ENDED,
-        valid_until=how.until,
-        ended_at=how.at,
+        valid_until=ending.until,
+        ended_at=ending.at,
         ended_by=ended_by,
-        end_message_ids=how.by.source_message_ids,
-        replaced_by=how.by,
-        is_wrong=how.is_wrong,
+        end_message_ids=ending.by.source_message_ids,
+        replaced_by=ending.by,
+        is_wrong=ending.is_wrong,
     )
 
 
-def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
+def end_in_favor_of(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
     """End a fact in favor of a later one, as an engine suggested. Ask an operator if the later one is uncertain.
 
     Return whether the fact ended.
     """
-    if later.confidence is not None and later.confidence < SURE:
-        contradict(fact, later, UNSURE)
+    if later.confidence is not None and later.confidence < MIN_CONFIDENCE:
+        ask_operator(fact, later, UNSURE)
         return False
     end(fact, _end_at(fact, later), cause, ended_by=f"{BY_ENGINE}{later.engine}")
     return True
 
 
 def end_past_plans() -> int:
-    """End the plans whose day is over, and return their number. Their text is not changed."""
+    """End the plans whose day is over, without changing their texts. Return their number."""
     people = {plan.user_id for plan in MemoryAtom.objects.past_plans().only("user_id")}
     return sum([_end_past_plans_of(user) for user in people])
 
@@ -138,9 +122,9 @@ def end_past_plans() -> int:
 @transaction.atomic
 def _end_past_plans_of(user: int | None) -> int:
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
-    count_again(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, ZONE))
+    recompute_plan_ends(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, TIMEZONE))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
-    take_out_lines(plans, Cause(BY_DATE))
+    remove_lines_with(plans, Cause(BY_DATE))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).change(
         StatementChange.Action.ENDED,
         Cause(BY_DATE),
@@ -148,18 +132,13 @@ def _end_past_plans_of(user: int | None) -> int:
         ended_at=F("valid_until"),
         ended_by=BY_DATE,
     )
-    touch(plans)
+    refresh_derived(plans)
     return len(plans)
 
 
-def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
-    """Recompute when plans end, in the person's current time zone.
-
-    Args:
-        plans: plans of a locked person. This function then locks their streams, in the same order as corrections and
-            additions.
-    """
-    lock_rows(MemoryStream.objects.filter(atoms__in=plans))
+def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
+    """Recompute when a locked person's plans end, in the person's current time zone."""
+    lock_rows(MemoryStream.objects.filter(atoms__in=plans))  # after the person, as corrections and additions do
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
     StatementChange.objects.record(
         StatementChange.Action.EDITED, cause, [(plan, {"valid_until": plan.valid_until}) for plan in changed]
@@ -172,10 +151,6 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
 @transaction.atomic
 def decide(question: Contradiction, decision: str, *, requested_by: str) -> None:
     """Answer whether a fact ended another. A blank decision removes the answer.
-
-    Args:
-        decision: one of `Contradiction.Decision`, or blank.
-        requested_by: `operator:…`.
 
     Raises:
         CannotDecide: the question was already answered, has no answer to remove, or one of the facts is no longer
@@ -194,11 +169,11 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
             raise CannotDecide("One of the facts is no longer true.")
         end(question.earlier, _end_at(*facts), cause, ended_by=f"{BY_ANSWER}{requested_by}")
     elif question.decision == Contradiction.Decision.ACCEPTED and question.earlier.replaced_by_id == question.later_id:
-        begin_again([question.earlier], cause)
+        reopen([question.earlier], cause)
     question.decision, question.decided_by = decision, requested_by if decision else ""
     question.decided_at = timezone.now() if decision else None
     question.save(update_fields=["decision", "decided_by", "decided_at"])
-    touch([*facts, *settle(facts, cause)])
+    refresh_derived([*facts, *recompute_timelines(facts, cause)])
 
 
 def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
@@ -206,7 +181,7 @@ def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
     return End(min(until, later.formed_at), later.formed_at, later)
 
 
-def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
+def facts_ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
     """Return facts ended by other facts or turns, except facts that people ended.
 
     Args:
@@ -215,26 +190,26 @@ def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[Mem
     """
     users = {atom.user_id for atom in atoms if atom.user_id}
     by_them = Q(replaced_by__in=[atom.pk for atom in atoms]) | Q(end_message_ids__overlap=list(turns))
-    of_itself = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
-    found = MemoryAtom.objects.filter(by_them, of_itself, user__in=users, state=MemoryAtom.State.ENDED)
+    automatic = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
+    found = MemoryAtom.objects.filter(by_them, automatic, user__in=users, state=MemoryAtom.State.ENDED)
     return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
 
 
-def begin_again(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
+def reopen(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Make ended facts valid again. If a stream has an equal newer fact, only that one is valid."""
     for atom in atoms:
-        _begin_again(atom, cause)
+        _reopen(atom, cause)
 
 
-def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
-    same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
+def _reopen(atom: MemoryAtom, cause: Cause) -> None:
+    same = MemoryAtom.objects.duplicates_of(atom).exclude(pk=atom.pk).first()
     if same:
         end(atom, End(same.formed_at, same.formed_at, same), cause)
     else:
-        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.REOPENED, cause, **not_ended(atom))
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.REOPENED, cause, **reopened_columns(atom))
 
 
-def not_ended(atom: MemoryAtom) -> dict[str, object]:
+def reopened_columns(atom: MemoryAtom) -> dict[str, object]:
     """Return the column values for a statement that has not ended. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
@@ -244,15 +219,15 @@ def not_ended(atom: MemoryAtom) -> dict[str, object]:
     return columns | {"state": state, "ended_at": None, "ended_by": ""}
 
 
-def touch(atoms: Iterable[MemoryAtom]) -> None:
-    """After changes to items, invalidate cached contexts, and rebuild profiles and known people."""
+def refresh_derived(atoms: Iterable[MemoryAtom]) -> None:
+    """After changes to items, invalidate cached contexts, and rebuild texts, profiles and known people."""
     atoms = list(atoms)
-    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).touch()
+    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).rebuild_text()
     rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})
     rebuild_profiles({atom.user_id for atom in atoms if atom.user_id and not atom.is_candidate})
 
 
-def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
+def ask_operator(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
     """Ask an operator whether a fact ended another. Return whether the question is new."""
     assert earlier.user_id is not None  # only facts of people end each other
     asked = Contradiction(user_id=earlier.user_id, earlier=earlier, later=later, reason=reason)
@@ -260,23 +235,23 @@ def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
 
 
 def _has_timeline(atom: MemoryAtom) -> bool:
-    is_timed = bool(atom.attribute) and atom.attribute not in WRITTEN
+    is_timed = bool(atom.attribute) and atom.attribute not in WRITTEN_ATTRIBUTES
     return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 
-def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
+def _recompute(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Decide which facts of a timeline are valid. Return the facts that ended or became valid again."""
     changed = []
-    said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
-    for place, (fact, statement) in enumerate(said):
-        how = _end_of(fact, statement, said[place + 1 :])
-        if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
+    parsed = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
+    for number, (fact, statement) in enumerate(parsed):
+        ending = _end_of(fact, statement, parsed[number + 1 :])
+        if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and ending is None):
             continue
-        if how and _differs(fact, how):
-            end(fact, how, cause)
+        if ending and _differs(fact, ending):
+            end(fact, ending, cause)
             changed.append(fact)
-        elif how is None and fact.state == MemoryAtom.State.ENDED:
-            _begin_again(fact, cause)
+        elif ending is None and fact.state == MemoryAtom.State.ENDED:
+            _reopen(fact, cause)
             changed.append(fact)
     return changed
 
@@ -286,21 +261,21 @@ def _end_of(
     statement: Statement,
     later: Sequence[tuple[MemoryAtom, Statement]],
 ) -> End | None:
-    """Find the first later statement that ends a fact, and return the end of the fact, or None.
+    """Return the end of a fact by the first later statement that certainly ends it, or None.
 
     Ask an operator about each uncertain statement before this one.
     """
-    for other, its in later:
-        ends = its.ends(statement)
-        is_sure = other.confidence is None or other.confidence >= SURE
+    for other, other_statement in later:
+        ends = other_statement.ends(statement)
+        is_sure = other.confidence is None or other.confidence >= MIN_CONFIDENCE
         if ends and is_sure:
-            is_wrong = its.corrects(statement)
+            is_wrong = other_statement.corrects(statement)
             until = fact.valid_from or fact.formed_at if is_wrong else other.valid_from or other.formed_at
             return End(max(until, fact.valid_from or until), other.formed_at, other, is_wrong)
         if ends is not False:
-            contradict(fact, other, UNSURE if ends else UNCERTAIN)
+            ask_operator(fact, other, UNSURE if ends else UNCERTAIN)
     return None
 
 
-def _differs(fact: MemoryAtom, how: End) -> bool:
-    return (fact.replaced_by_id, fact.valid_until, fact.is_wrong) != (how.by.pk, how.until, how.is_wrong)
+def _differs(fact: MemoryAtom, ending: End) -> bool:
+    return (fact.replaced_by_id, fact.valid_until, fact.is_wrong) != (ending.by.pk, ending.until, ending.is_wrong)

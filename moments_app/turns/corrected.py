@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements.dates import spoken_date
 from moments_app.models import CorrectedTurn
-from moments_app.models.atom import BY_DATE, held_at
+from moments_app.models.atom import BY_DATE, true_at
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
@@ -41,7 +41,7 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
         return turn
     read = copy.copy(turn)
     for mark in marks:
-        read.content = mark.read(read.content)
+        read.content = mark.corrected(read.content)
     return read
 
 
@@ -88,7 +88,7 @@ class End(NamedTuple):
 
 # Matches the person's statements that were known to be true at that time.
 _HOLDS = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
-        AND {held_at("{0}.", "%(at)s")}"""
+        AND {true_at("{0}.", "%(at)s")}"""
 # Matches facts about the same thing, which has one value at a time.
 _SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""

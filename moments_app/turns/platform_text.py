@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from moments_app.engines.words import plain_words
 from moments_app.models import OwnText
-from moments_app.models.context_receipt import REFRESHED
+from moments_app.models.context_receipt import REFRESH_INTERVAL
 from moments_app.turns.corrected import as_corrected
 from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.database.sql import array_of
@@ -272,13 +272,13 @@ def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], 
     """Record texts as served to a person, in the background. The arguments are those of `served_hashes`."""
     one = ServedTexts(user.pk, texts, quoted, query)
     if not written.have(one):
-        waiting.note(one)
+        waiting.add(one)
 
 
 def unsaved_hashes(user_pk: int) -> dict[int, bool]:
     """Return the lines served to a person that this process has not stored yet, and whether each is only a quote."""
     known: dict[int, bool] = {}
-    for one in waiting.waiting():
+    for one in waiting.pending():
         if one.user == user_pk:
             _add(known, one)
     return known
@@ -303,7 +303,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
         today = timezone.localdate()
         lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
         with connection.cursor() as cursor:
-            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESHED})
+            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESH_INTERVAL})
         transaction.on_commit(partial(written.add, by_user))
 
 
@@ -314,7 +314,7 @@ def keep(user_pk: int, texts: Iterable[str]) -> None:
 
 def keep_soon(user_pk: int, texts: Iterable[str]) -> None:
     """Store the lines of a text that the platform wrote for a model, in the background."""
-    waiting.note(ServedTexts(user_pk, list(texts), ()))
+    waiting.add(ServedTexts(user_pk, list(texts), ()))
 
 
 waiting = WriteBuffer("served-lines", write, soon=True)

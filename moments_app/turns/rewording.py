@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from moments_app.engines.statements import statement_of
-from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
-from moments_app.engines.words import bare, plain_words, words_of
-from moments_app.models.correction import reading
+from moments_app.engines.statements import AGE, HOME, RELATIONSHIP, WORK, statement_of
+from moments_app.engines.words import plain_words, without_marks, words_of
+from moments_app.models.correction import reworded
 from sessions_app import lexemes
 
 MIN_SHARED_WORDS = 0.7  # minimum share of a fact's words in a sentence that says the same thing
@@ -89,13 +88,13 @@ class Rewording:
 
     def _wrong_in(self, text: str) -> list[tuple[str, str]]:
         if self.words:
-            return [(old, new) for old, new in self.words if self.of(text) != text and reading(text, old, new) != text]
+            return [(old, new) for old, new in self.words if self.of(text) != text and reworded(text, old, new) != text]
         return [(sentence, self.after) for sentence in sentences_of(text) if self.says_same(sentence)]
 
     def names_in(self, text: str) -> list[tuple[str, str]]:
         """Return the wrong names and numbers that occur in a text, with their replacements."""
         words = dict.fromkeys(pair for part in self.parts for pair in part.words)
-        return [(old, new) for old, new in words if _PARTICULAR.match(old) and reading(text, old, new) != text]
+        return [(old, new) for old, new in words if _PARTICULAR.match(old) and reworded(text, old, new) != text]
 
     def says_same(self, text: str) -> bool:
         """Return whether a text says the same thing as the fact, or as one of its changed sentences."""
@@ -126,7 +125,7 @@ class Rewording:
     def _differs_in_marks(self, sentence: str) -> bool:
         """Return whether a word of the sentence differs from one of the fact only in its marks, such as C++ and C."""
         own, said = set(words_of(self.before)), set(words_of(sentence))
-        return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
+        return not set(map(without_marks, own - said)).isdisjoint(map(without_marks, said - own))
 
     def _sentence(self, sentence: str) -> str:
         if sentence.strip() in self.keeps:
@@ -141,8 +140,8 @@ class Rewording:
         if not (same or self.is_name):
             return sentence
         for old, new in self.words:
-            if reading(sentence, new, "") == sentence:  # otherwise, the word is already replaced
-                sentence = reading(sentence, old, new)
+            if reworded(sentence, new, "") == sentence:  # otherwise, the word is already replaced
+                sentence = reworded(sentence, old, new)
         return sentence
 
     def _in_place_of(self, sentence: str) -> str:

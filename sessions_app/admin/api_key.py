@@ -13,12 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.base import PageAdmin, time_cell
 from sessions_app.admin.links import change_url, column, link_to, page_url
 from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, may_see
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.models.daily_limit import UNITS, Amounts, Kind, Standing, Subject, today
+from sessions_app.models.daily_limit import UNITS, Amounts, Standing, Subject, SubjectKind, today
 
 HELP = {
     "requests": "After the limit is reached, requests get status 429.",
@@ -26,7 +26,7 @@ HELP = {
     "usd": "Only models with a known price count. After the limit is reached, jobs wait until the next day.",
 }
 DAYS = 7  # days of usage to show
-KINDS: dict[type[Model], Kind] = {ApiKey: Kind.KEY, Application: Kind.APPLICATION}
+KINDS: dict[type[Model], SubjectKind] = {ApiKey: SubjectKind.KEY, Application: SubjectKind.APPLICATION}
 SCOPES = {
     ApiKey.Scope.READ: "read: load sessions, search, get contexts",
     ApiKey.Scope.WRITE: "write: also append messages and edit memory",
@@ -139,7 +139,7 @@ class ApplicationAdmin(PageAdmin):
     may_delete = False  # this would delete the application's people, who must be erased one by one
     people = column("people", "People", empty_value="0")
     keys = column("keys", "Keys", empty_value="0")
-    made_at = column("created_at", "Created", one_line, ordering="created_at")
+    made_at = column("created_at", "Created", time_cell, ordering="created_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Application]:
         queryset: QuerySet[Application] = super().get_queryset(request)
@@ -159,7 +159,7 @@ class ApiKeyForm(FormPage[ApiKey]):
         return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke}
 
 
-class MadeApiKey(RowPage[ApiKey]):
+class NewApiKeyPage(RowPage[ApiKey]):
     """The page that shows the text of a new key once."""
 
     template_name = "operator/keys/made.html"
@@ -210,7 +210,7 @@ class ApiKeyAdmin(PageAdmin):
     list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
     list_filter = (StateFilter, "scope")
     list_select_related = ("user",)
-    tells_of_people = False
+    shows_personal_data = False
     search_fields = ("name", "prefix")
     ordering = ("-id",)
     raw_id_fields = ("user",)
@@ -274,7 +274,7 @@ class ApiKeyAdmin(PageAdmin):
 
     def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
         """Show the page with the key. A redirect would need a message, which would store the text in a cookie."""
-        page = MadeApiKey(admin=self, row=obj)
+        page = NewApiKeyPage(admin=self, row=obj)
         page.setup(request)
         return page.page()
 

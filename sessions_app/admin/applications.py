@@ -17,7 +17,7 @@ from sessions_app.limited_operators import scope_key
 from sessions_app.models import Application
 from sessions_app.models.application import SEVERAL
 
-NAMED = "application_name"  # the annotation that the column shows
+APPLICATION_NAME = "application_name"  # the annotation that the column shows
 KEPT_SECONDS = 60
 
 
@@ -41,9 +41,9 @@ def of_application(lookups: Sequence[str], application: int) -> Q:
     return found
 
 
-def named(rows: Any, lookups: Sequence[str]) -> Any:
+def with_application_names(rows: Any, lookups: Sequence[str]) -> Any:
     names: list[Combinable] = [F(f"{lookup}__name") for lookup in lookups]
-    return rows.annotate(**{NAMED: Coalesce(*names) if len(names) > 1 else names[0]})
+    return rows.annotate(**{APPLICATION_NAME: Coalesce(*names) if len(names) > 1 else names[0]})
 
 
 class ApplicationFilter(admin.SimpleListFilter):

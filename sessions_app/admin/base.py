@@ -11,7 +11,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import ForeignKey, Model, Q, QuerySet
+from django.db.models import ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Substr
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.formats import date_format
@@ -25,18 +26,26 @@ from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from sessions_app.admin.access_log import note_reading, people_of
-from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
+from sessions_app.admin.applications import (
+    APPLICATION_NAME,
+    ApplicationFilter,
+    are_several,
+    of_application,
+    with_application_names,
+)
 from sessions_app.admin.links import link_column
-from sessions_app.admin.views import FormPage, OperatorView, RowView
+from sessions_app.admin.views import FormPage, OperatorView, RowView, may_see
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.lexemes import QUERY_MAX_CHARS
+from sessions_app.models import ApiKey
+from sessions_app.models.event import KEY_ACTOR, named_actor
 
-FOUND = 1_000
+MAX_FOUND = 1_000
 # The query parameters that limit a list to one person.
 PERSON_PARAMETERS = {"q", "user_id", "user__id__exact", "session__id__exact"}
 
 
-TYPED = (TextFilter, FieldTextFilter, RangeDateFilter)
+TEXT_FILTERS = (TextFilter, FieldTextFilter, RangeDateFilter)
 
 
 class LinesField(SimpleArrayField):
@@ -73,22 +82,7 @@ def add_views(model: type[Model], *views: type[OperatorView]) -> None:
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
-    """A list that stays fast with a million rows. It counts rows only once, and makes no query per row.
-
-    Attributes:
-        views: The pages and actions of the list.
-        change_page: The page of a row. Replaces Django's form.
-        form_page: Supplies the templates before and after that form.
-        when_empty: The sentence that an empty list shows.
-        search_prefixes: A search finds rows where one of these fields starts with the term. If a list has no
-            `search_fields`, they are the ids of the rows' person and session.
-        open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
-        tells_of_people: Whether the list shows more about people than their names.
-        may_add, may_change, may_delete: Whether operators with the permission may do this here.
-        applications: The lookups from a row to its application. The first that isn't null applies. The default is the
-            row's person and stream. Empty for site-wide rows.
-        user_link, session_link: Columns with links to the rows' person and session.
-    """
+    """A list that stays fast with a million rows. It counts rows only once, and makes no query per row."""
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER  # each choice would count rows of the whole table
@@ -96,15 +90,19 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"form_class": LinesField}}
     warn_unsaved_form = True
-    when_empty = ""
-    views: ClassVar[Sequence[type[OperatorView]]] = ()
-    change_page: ClassVar[type[RowView[Any]] | None] = None
-    form_page: ClassVar[type[FormPage[Any]]] = FormPage
+    when_empty = ""  # the sentence that an empty list shows
+    views: ClassVar[Sequence[type[OperatorView]]] = ()  # the pages and actions of the list
+    change_page: ClassVar[type[RowView[Any]] | None] = None  # the page of a row; replaces Django's form
+    form_page: ClassVar[type[FormPage[Any]]] = FormPage  # supplies the templates before and after that form
     search_fields: Sequence[str] = ()
+    # A search finds rows where one of these fields starts with the term. By default, if there are no `search_fields`:
+    # the ids of the rows' person and session.
     search_prefixes: Sequence[str] = ()
-    open_lookups: ClassVar[Sequence[str]] = ()
-    tells_of_people = True
-    may_add = may_change = may_delete = True
+    open_lookups: ClassVar[Sequence[str]] = ()  # lookups that URLs may filter by, in addition to the list's filters
+    shows_personal_data = True  # whether the list shows more about people than their names
+    may_add = may_change = may_delete = True  # whether operators with the permission may do this here
+    # The lookups from a row to its application. The first that isn't null applies. The default is the row's person and
+    # stream. Empty for site-wide rows.
     applications: Sequence[str] = ()
     user_link = link_column("user", "User")
     session_link = link_column("session", "Session")
@@ -120,7 +118,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         if _refers(model, "user") and self.paginator is Paginator:
             self.paginator: type[Paginator[Any]] = InfinitePaginator
         filters = [each[1] if isinstance(each, tuple) else each for each in self.list_filter]
-        self.list_filter_submit = any(isinstance(each, type) and issubclass(each, TYPED) for each in filters)
+        self.list_filter_submit = any(isinstance(each, type) and issubclass(each, TEXT_FILTERS) for each in filters)
         self.change_form_outer_before_template = self.form_page.before
         self.change_form_outer_after_template = self.form_page.after
 
@@ -147,9 +145,9 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip().replace("\0", "")
-        return (self.found(request, queryset, term) if term else queryset), False
+        return (self.search(request, queryset, term) if term else queryset), False
 
-    def found(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+    def search(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         if self.search_prefixes:
             return prefix_search(rows, term, *self.search_prefixes)
         found: QuerySet[Any] = super().get_search_results(request, rows, term)[0]
@@ -161,7 +159,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return of_application(self.applications, application)
 
     def with_application(self, rows: Any) -> Any:
-        return named(rows, self.applications)
+        return with_application_names(rows, self.applications)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         rows = super().get_queryset(request)
@@ -177,7 +175,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
     @admin.display(description="Application", empty_value="all applications")
     def application_column(self, row: Any) -> Any:
-        return getattr(row, NAMED, None)
+        return getattr(row, APPLICATION_NAME, None)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup in self.open_lookups or super().lookup_allowed(lookup, value, request)
@@ -186,7 +184,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         """Use the model's name as the title. Django's title would be "Select … to change"."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied  # Django would say that no action was chosen
-        return read_for_page(request, lambda: self._listed(request, extra_context))
+        return read_for_page(request, lambda: self._changelist(request, extra_context))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Remove NUL characters, which the database rejects, and limit the length of searches."""
@@ -197,18 +195,17 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             del asked[SEARCH_VAR]
             text = f"The search has {size:,} characters; the limit is {QUERY_MAX_CHARS:,}. Shorten it and search again."
             messages.error(request, text)
-        request.GET = asked  # type: ignore[assignment]  # nobody else changes it
+        request.GET = asked  # type: ignore[assignment]  # only this method changes it
         return super().get_changelist_instance(request)
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return additional context for the list's template."""
         return {}
 
-    def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
+    def _changelist(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
         shown_with = {"title": capfirst(str(self.opts.verbose_name_plural))} | self.list_context(request)
         response: HttpResponse = super().changelist_view(request, shown_with | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")
-        if shown and (self.tells_of_people or request.GET.keys() & PERSON_PARAMETERS):
+        if shown and (self.shows_personal_data or request.GET.keys() & PERSON_PARAMETERS):
             people = (person for row in shown.result_list for person in people_of(row))
             note_reading(request, str(self.opts.verbose_name_plural), people)
         return response
@@ -219,15 +216,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         if self.get_object(request, unquote(object_id)) is None:
             raise PermissionDenied  # Django would redirect to the start page
         response: HttpResponse = super().history_view(request, object_id, extra_context)
-        return self._noted(request, response, "history")
+        return self._with_reading(request, response, "history")
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         response: HttpResponse = super().delete_view(request, object_id, extra_context)
-        return self._noted(request, response, "delete")
+        return self._with_reading(request, response, "delete")
 
-    def _noted(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
+    def _with_reading(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
         row = getattr(response, "context_data", {}).get("object")
         if row is not None:
             note_reading(request, f"{self.opts.verbose_name}: {page}", people_of(row))
@@ -251,11 +248,11 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         row = self.get_object(request, object_id) if object_id else None
-        context = (extra_context or {}) | (self._around(request, row) if row else {})
+        context = (extra_context or {}) | (self._form_context(request, row) if row else {})
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
         return response
 
-    def _around(self, request: HttpRequest, row: Model) -> dict[str, Any]:
+    def _form_context(self, request: HttpRequest, row: Model) -> dict[str, Any]:
         page = self.form_page(admin=self, row=row)
         page.setup(request)
         page.note_reading()
@@ -263,18 +260,26 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 class ReadOnlyAdmin(PageAdmin):
-    """A list whose rows can't be edited.
-
-    Attributes:
-        steered_with: The permission for the actions. Default: the permission to change rows.
-    """
+    """A list whose rows can't be edited."""
 
     may_add = may_change = may_delete = False
-    steered_with = ""
+    steer_permission = ""  # the permission for the actions; by default the permission to change rows
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         own = f"{self.opts.app_label}.change_{self.opts.model_name}"
-        return request.user.has_perm(self.steered_with or own)
+        return request.user.has_perm(self.steer_permission or own)
+
+
+class RequestedAdmin(ReadOnlyAdmin):
+    """Base class of admins for rows that an actor requested. `by` names the actor."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
+        return named
+
+    @admin.display(description="Requested by", ordering="requested_by")
+    def by(self, row: Any) -> str:
+        return named_actor(row.requested_by, row.key_name)
 
 
 class LogAdmin(ReadOnlyAdmin):
@@ -302,7 +307,7 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
         return rows
 
 
-def one_line(at: datetime | None) -> str:
+def time_cell(at: datetime | None) -> str:
     return format_html('<span class="rem-op-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
@@ -328,15 +333,15 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
     term = term.strip().replace("\0", "")
     if not term:
         return queryset
-    return found_by(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
+    return found_by_any(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
 
 
-def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows found by any of several queries, limited to the newest `FOUND` rows of each query.
+def found_by_any(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows found by any of several queries, limited to the newest `MAX_FOUND` rows of each query.
 
     Separate queries use indexes. A single query with OR across tables would read all rows.
     """
-    first, *others = (way.order_by("-pk").values("pk")[:FOUND] for way in ways)
+    first, *others = (way.order_by("-pk").values("pk")[:MAX_FOUND] for way in ways)
     return queryset.filter(pk__in=first.union(*others, all=True) if others else first)
 
 
@@ -345,18 +350,38 @@ class ExactFilter(TextFilter):  # type: ignore[misc]
 
     lookup = ""
 
-    def wanted(self, text: str) -> Any:
+    def lookup_value(self, text: str) -> Any:
         return text
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         text = (self.value() or "").strip()
-        return queryset.filter(**{self.lookup: self.wanted(text)}) if text else queryset
+        return queryset.filter(**{self.lookup: self.lookup_value(text)}) if text else queryset
 
 
 class TagFilter(ExactFilter):
-    def wanted(self, text: str) -> list[str]:
+    def lookup_value(self, text: str) -> list[str]:
         return [text]
 
 
 class UserFilter(ExactFilter):
     title, parameter_name, lookup = "user_id", "user_id", "user__user_id"
+
+
+# --- names of actors; jobs and events store only the prefix of an API key ---
+
+
+def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
+    """Annotate rows with `key_name`, the name of the key in their actor column, if the operator may see keys."""
+    if not may_see(request, ApiKey):
+        return rows.annotate(key_name=Value(""))
+    named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY_ACTOR) + 1)).values("name")
+    return rows.annotate(key_name=Subquery(named[:1]))
+
+
+def name_of(request: HttpRequest, actor: str) -> str:
+    """Return an actor's name for display. For an API key, return the key's name if the operator may see keys."""
+    if not actor.startswith(KEY_ACTOR) or not may_see(request, ApiKey):
+        return named_actor(actor)
+    return named_actor(
+        actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY_ACTOR)).values_list("name", flat=True).first()
+    )

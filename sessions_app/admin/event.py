@@ -11,9 +11,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from sessions_app.admin.actors import with_key_names
-from sessions_app.admin.applications import NAMED
-from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.applications import APPLICATION_NAME
+from sessions_app.admin.base import LogAdmin, NewestValuesFilter, time_cell, with_key_names
 from sessions_app.admin.links import column
 from sessions_app.admin.views import FormPage
 from sessions_app.models import Event, Session, UserProfile
@@ -22,7 +21,7 @@ from sessions_app.people.erase import ERASED_EVENT
 
 FOUND_BY_NAME = 50
 # Functions that format values of payloads for pages, by the name of the value. Other apps add theirs.
-WRITTEN: dict[str, Callable[[str], str]] = {}
+FORMATTERS: dict[str, Callable[[str], str]] = {}
 
 
 def has_receipt(event: Event) -> bool:
@@ -76,14 +75,14 @@ class ReadingsFilter(admin.SimpleListFilter):
 class EventAdmin(LogAdmin):
     list_display = ("happened_at", "what", "in_short", "person", "session", "who")
     list_filter = (ReadingsFilter, ("type", NewestValuesFilter))
-    tells_of_people = False
+    shows_personal_data = False
     search_fields = ("user_pk",)
     search_help_text = "Start of a user_id"
     ordering = ("-created_at", "-id")
     when_empty = "No events yet. Actions of processes, clients and operators are logged here."
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
     form_page = EventForm
-    happened_at = column("created_at", "When", one_line)
+    happened_at = column("created_at", "When", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Annotate events with the names of existing people and sessions. Events store only their primary keys."""
@@ -101,9 +100,11 @@ class EventAdmin(LogAdmin):
     def with_application(self, rows: Any) -> Any:
         """Annotate events with the name of their own or their person's application."""
         person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
-        return rows.annotate(**{NAMED: Coalesce(Subquery(person.values("application__name")), "application__name")})
+        return rows.annotate(
+            **{APPLICATION_NAME: Coalesce(Subquery(person.values("application__name")), "application__name")}
+        )
 
-    def found(self, request: HttpRequest, rows: QuerySet[Event], term: str) -> QuerySet[Event]:
+    def search(self, request: HttpRequest, rows: QuerySet[Event], term: str) -> QuerySet[Event]:
         people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
         return rows.filter(user_pk__in=list(people))
 
@@ -138,19 +139,19 @@ class EventAdmin(LogAdmin):
 
     @admin.display(description="All details")
     def payload_text(self, event: Event) -> str:
-        told = [(name.replace("_", " "), in_words(_written(name, value))) for name, value in event.payload.items()]
-        rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", told)
-        return format_html('<dl class="rem-facts rem-facts-rows">{}</dl>', rows) if told else "–"
+        shown = [(name.replace("_", " "), in_words(_formatted(name, value))) for name, value in event.payload.items()]
+        rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", shown)
+        return format_html('<dl class="rem-facts rem-facts-rows">{}</dl>', rows) if shown else "–"
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
     """Format a payload in one line. For a longer list, only show the number of items."""
-    written = ((name.replace("_", " "), _value(_written(name, value))) for name, value in payload.items())
+    written = ((name.replace("_", " "), _short_value(_formatted(name, value))) for name, value in payload.items())
     return " · ".join(f"{name}: {value}" for name, value in written)
 
 
-def _written(name: str, value: Any) -> Any:
-    return WRITTEN[name](value) if name in WRITTEN and isinstance(value, str) else value
+def _formatted(name: str, value: Any) -> Any:
+    return FORMATTERS[name](value) if name in FORMATTERS and isinstance(value, str) else value
 
 
 def in_words(value: Any) -> str:
@@ -163,7 +164,7 @@ def in_words(value: Any) -> str:
     return str(value)
 
 
-def _value(value: Any) -> str:
+def _short_value(value: Any) -> str:
     return in_words(value) if not isinstance(value, list) or 0 < len(value) <= 3 else str(len(value))
 
 

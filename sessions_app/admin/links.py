@@ -14,9 +14,9 @@ from unfold.decorators import display
 from sessions_app import lexemes
 from sessions_app.text.invisible_characters import with_invisible_shown
 
-CHIPS = 4
-GIST = 140  # characters
-AROUND = 80  # characters before the first match
+MAX_CHIPS = 4
+GIST_CHARS = 140  # characters
+CHARS_BEFORE = 80  # characters before the first match
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
@@ -48,10 +48,8 @@ def link_to(row: Model | None, text: str = "") -> SafeString | str:
 def column(path: str, description: str, show: Callable[[Any], Any] | None = None, **options: Any) -> Any:
     """Return a column of a list, or a field of a page, that shows an attribute of a row.
 
-    Args:
-        path: The name of the attribute, with dots for attributes of related rows.
-        show: Formats the value.
-        options: Options of Unfold's `display`, such as `ordering`.
+    `path` may have dots for attributes of related rows. `show` formats the value. The options are those of Unfold's
+    `display`.
     """
     read = attrgetter(path)
 
@@ -63,29 +61,27 @@ def column(path: str, description: str, show: Callable[[Any], Any] | None = None
 
 
 def link_column(name: str, description: str) -> Any:
-    """Return a column of a list, or a field of a page, that links to the row that a foreign key refers to."""
     return column(name, description, link_to)
 
 
 def chips(tags: Sequence[str]) -> SafeString:
-    shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:CHIPS]))
+    shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:MAX_CHIPS]))
     return format_html('<span class="rem-tags">{}</span>', shown)
 
 
-def titled(name: str, text: str) -> SafeString:
+def name_with_gist(name: str, text: str) -> SafeString:
     if not text.strip():
         return format_html("{}", name)
-    gist = Truncator(" ".join(text.split())).chars(GIST)
+    gist = Truncator(" ".join(text.split())).chars(GIST_CHARS)
     return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', name, gist)
 
 
-def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
+def highlighted(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
     """Escape a text, and highlight the words of a query in any inflected form.
 
-    Args:
-        most: The maximum number of characters to show, from shortly before the first match. 0 shows all.
+    `most` is the maximum number of characters to show, from shortly before the first match. 0 shows all.
     """
-    places = list(lexemes.places_of(text, words))
+    places = list(lexemes.occurrences(text, words))
     start, end = _cut(text, places[0][0] if places else 0, most)
     return mark_safe("".join(_parts(text, start, end, places)))  # noqa: S308 (each part is escaped)
 
@@ -94,7 +90,7 @@ def _cut(text: str, first: int, most: int) -> tuple[int, int]:
     """Return the start and end of the excerpt to show. The excerpt starts with a whole word."""
     if not most or len(text) <= most:
         return 0, len(text)
-    start = text.rfind(" ", 0, max(first - AROUND, 0)) + 1
+    start = text.rfind(" ", 0, max(first - CHARS_BEFORE, 0)) + 1
     return start, start + most
 
 

@@ -29,7 +29,6 @@ Row = TypeVar("Row", bound=Model)
 
 
 def actor_of(request: HttpRequest) -> str:
-    """Return the operator's name as an actor, as stored in jobs and events."""
     return f"operator:{request.user.get_username()}"
 
 
@@ -45,23 +44,14 @@ def may_see(request: HttpRequest, model: type[Model]) -> bool:
 
 
 class OperatorView(View):
-    """A page or an action.
+    """A page or an action."""
 
-    Attributes:
-        admin: The list that the view belongs to.
-        route: The last part of its URL.
-        name: The last part of its name.
-        permission: The method `has_<permission>_permission` of the list's admin decides who may use the view.
-        needs: Further permissions, because the view shows rows of other tables or much data about one person.
-        is_open: Whether the view is open to people who aren't logged in.
-    """
-
-    admin: Any = None
-    route = ""
-    name = ""
-    permission = "view"
-    needs: ClassVar[Sequence[str]] = ()
-    is_open: ClassVar[bool] = False
+    admin: Any = None  # the list that the view belongs to
+    route = ""  # the last part of the URL
+    name = ""  # the last part of the URL's name
+    permission = "view"  # the method `has_<permission>_permission` of the list's admin decides who may use the view
+    needs: ClassVar[Sequence[str]] = ()  # more permissions, for rows of other tables or much data about one person
+    is_open: ClassVar[bool] = False  # whether the view is open to people who aren't logged in
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Check the permissions, and record whose data the page shows. Django rejects unsupported methods."""
@@ -81,7 +71,6 @@ class OperatorView(View):
         return bool(getattr(self.admin, f"has_{self.permission}_permission")(self.request))
 
     def people(self) -> Collection[int]:
-        """Return the primary keys of the people whose data the page shows."""
         return ()
 
     def note_reading(self) -> None:
@@ -97,7 +86,6 @@ class OperatorView(View):
         return actor_of(self.request)
 
     def number(self, name: str) -> int | None:
-        """Parse a whole number from the query string. Return None if there is none."""
         return number_in(self.request.GET.get(name, ""))
 
     def log(self, row: Model, entry: str, message: str) -> None:
@@ -105,13 +93,9 @@ class OperatorView(View):
         messages.success(self.request, message)
 
     def attempt(self, row: Model, do: Callable[[], object], *, log: str, message: str, about: str = "") -> None:
-        """Change a row, log the change, and show a message. If a `Refusal` is raised, show its reason instead.
+        """Change a row, log the change, and show a message. If `do` raises a `Refusal`, show its reason instead.
 
-        Args:
-            row: The row whose history gets the entry.
-            do: Makes the change. May raise a `Refusal`.
-            log: The entry in the row's history.
-            about: Names the row in an error message, for pages that show several rows.
+        `log` is the entry in the row's history. `about` names the row in an error message, for pages with several rows.
         """
         try:
             do()
@@ -161,13 +145,9 @@ class RowView(OperatorView, Generic[Row]):
 
 
 class RowPage(RowView[Row], OperatorPage):
-    """A page about one row.
+    """A page about one row."""
 
-    Attributes:
-        has_trail: Whether breadcrumbs replace the title.
-    """
-
-    has_trail = False
+    has_trail = False  # whether breadcrumbs replace the title
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
         trail = {"opts": self.admin.opts, "original": self.row} if self.has_trail else {}
@@ -208,12 +188,7 @@ class RowAction(RowView[Row]):
 
 
 class FormPage(RowView[Row]):
-    """Django's form for a row, with templates before and after it. Set as `PageAdmin.form_page`.
-
-    Attributes:
-        before: The template before the form.
-        after: The template after the form.
-    """
+    """Django's form for a row, with templates before and after it. Set as `PageAdmin.form_page`."""
 
     before: str | None = None
     after: str | None = None
@@ -258,11 +233,7 @@ def tabs_of(admin: Any, request: HttpRequest, row: Model, current: str, query: s
 
 
 def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
-    """Read the first rows of a page, and one more to check whether others follow.
-
-    Returns:
-        At most `size` rows. If others follow, also the last of these rows, otherwise None.
-    """
+    """Return at most `size` rows, and the last of them if other rows follow, otherwise None."""
     found = list(rows[: size + 1])
     return found[:size], found[size - 1] if len(found) > size else None
 
@@ -270,17 +241,12 @@ def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
 # --- actions of lists that ask for confirmation before they change the selected rows ---
 
 Action = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
-ROWS = 20  # the page lists this many rows, and shows only the number of the others
-AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fields to submit again after confirmation
+ROWS_SHOWN = 20  # the page lists this many rows, and shows only the number of the others
+REPEATED_FIELDS = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fields to submit again after confirmation
 
 
 def confirm_first(warning: str, *, button: str) -> Callable[[Action], Action]:
-    """Return a decorator that makes a list's action ask for confirmation.
-
-    Args:
-        warning: The text of the page. Describes the effect of the action.
-        button: The label of the page's button.
-    """
+    """Return a decorator that makes a list's action ask for confirmation, on a page with this warning and button."""
 
     def decorate(action: Action) -> Action:
         @wraps(action)
@@ -294,9 +260,9 @@ def confirm_first(warning: str, *, button: str) -> Callable[[Action], Action]:
                 "warning": warning,
                 "button": button,
                 "count": count,
-                "rows": rows[:ROWS],
-                "more": max(count - ROWS, 0),
-                "again": [(name, value) for name in AGAIN for value in request.POST.getlist(name)],
+                "rows": rows[:ROWS_SHOWN],
+                "more": max(count - ROWS_SHOWN, 0),
+                "again": [(name, value) for name in REPEATED_FIELDS for value in request.POST.getlist(name)],
             }
             return TemplateResponse(request, "operator/ask_first.html", context)
 

@@ -18,13 +18,12 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from sessions_app.daily_limits import FRESH
+from sessions_app.daily_limits import CACHE_SECONDS
 from sessions_app.database import first_statement
 from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.process_cache import VERIFIED, ProcessCache, hash_of
 
-SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
-MOST = 10_000  # maximum cached keys
+MAX_KEYS = 10_000  # maximum cached keys
 NOT_VALID = "The API key is not valid. It may be expired or revoked."
 
 # The check doesn't compare scopes, because a key's scopes can't be changed. If the key is no longer valid, the division
@@ -35,7 +34,7 @@ WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS
 """
 
 
-class _Remembered(NamedTuple):
+class _CachedKey(NamedTuple):
     key: ApiKey
     confirming: str
 
@@ -45,7 +44,8 @@ class _Unconfirmed(NamedTuple):
     confirming: str
 
 
-REMEMBERED: ProcessCache[bytes, _Remembered] = ProcessCache(MOST, seconds=SECONDS)  # by a hash of the key's text
+# By a hash of the key's text. An entry also records whether custom limits exist, so it expires with the cached limits.
+CACHED_KEYS: ProcessCache[bytes, _CachedKey] = ProcessCache(MAX_KEYS, seconds=CACHE_SECONDS)
 # Whether this request confirms its key with its first message.
 _confirms: ContextVar[bool] = ContextVar("confirms", default=False)
 # The key that this request has not confirmed yet.
@@ -54,23 +54,23 @@ _unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", defaul
 
 def key_with(text: str) -> ApiKey | None:
     """Return the valid key with this text, or None. Within `confirming`, a cached key is confirmed later."""
-    place = hash_of(text)
-    known = REMEMBERED.get(place)
+    key_hash = hash_of(text)
+    known = CACHED_KEYS.get(key_hash)
     if known and known.key.is_valid() and _confirms.get():
         _unconfirmed.set(_Unconfirmed(text, known.confirming))
         return known.key
-    REMEMBERED.drop(place)
+    CACHED_KEYS.drop(key_hash)
     _unconfirmed.set(None)
     if key := ApiKey.objects.verify(text):
         confirming = sql.SQL(_CONFIRMING_SQL).format(key.prefix, key.secret_hash).as_string()
-        REMEMBERED.put(place, _Remembered(key, confirming))
+        CACHED_KEYS.put(key_hash, _CachedKey(key, confirming))
     return key
 
 
 @receiver([post_save, post_delete], sender=DailyLimit)
-def forget(**_: Any) -> None:
+def clear_cached_keys(**_: Any) -> None:
     """Clear the cache, because custom limits may have been added or removed."""
-    REMEMBERED.clear()
+    CACHED_KEYS.clear()
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def confirm() -> None:
             cursor.execute("SELECT")
 
 
-class KeyConfirmed(first_statement.Provider):
+class KeyCheckProvider(first_statement.Provider):
     """Confirms a request's key with its first database message."""
 
     def before(self, *, begins: bool) -> str:
@@ -147,4 +147,4 @@ class ApiKeyAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         """Return the header's value. It makes DRF answer 401 instead of 403 if the key is missing."""
-        return next((told for issuer in ISSUERS if (told := issuer.challenge(request.path))), "Bearer")
+        return next((challenge for issuer in ISSUERS if (challenge := issuer.challenge(request.path))), "Bearer")

@@ -48,14 +48,12 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @classmethod
     def validated(cls, data: Any, *, is_text: bool = False) -> dict[str, Any]:
-        """Return the validated data.
+        """Return the validated data. Raise ValidationError, which names the item and the field, if a value is not
+        valid.
 
         Args:
             data: JSON, or the parameters of a query string by name.
             is_text: Whether the data come from a query string, where numbers and booleans are strings.
-
-        Raises:
-            ValidationError: A value is not valid. The error names the item and the field.
         """
         values: dict[str, Any]
         try:
@@ -67,8 +65,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the values of all fields. Skip DRF's validation if no validator concerns several fields."""
-        if type(data) is dict and not self._has_cross_field_rules:
+        if type(data) is dict and not self._has_cross_field_rules:  # skip DRF's checks of several fields
             return self.to_internal_value(data)
         return super().run_validation(data)
 
@@ -351,11 +348,6 @@ class AsOfField(Patterned, serializers.CharField):
     }
 
     def to_internal_value(self, data: Any) -> datetime:  # type: ignore[override]  # a text is sent and a time meant
-        """Return the time.
-
-        Raises:
-            ValidationError: the text is not a time, or the time is not from 1970 to the end of 2100.
-        """
         text = str(data)
         is_date = bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text))
         try:

@@ -40,7 +40,6 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        """Return the parsed body, or raise a ParseError, which becomes a 400 response."""
         try:
             return json.loads(stream.read().decode(), parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError as error:
@@ -70,7 +69,6 @@ class QuickNegotiation(DefaultContentNegotiation):
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """Return the view's first renderer and its media type, unless the client prefers another type."""
         if format_suffix is None and request.META.get("HTTP_ACCEPT", "*/*") == "*/*":
             first = next(iter(renderers))
             return first, str(first.media_type)

@@ -321,7 +321,7 @@ class MessageViewSet(PersonViewSet[Message]):
         after, before = self.validated_data.get("after"), self.validated_data.get("before")
         kinds = turn_kinds(session)
         page = page_of_messages(session, self.validated_data["limit"], after=after, before=before, kinds=kinds)
-        messages = [LoadedMessage.of(message) for message in with_text(session.user, page.messages)]
+        messages = [LoadedMessage.from_message(message) for message in with_text(session.user, page.messages)]
         return {"messages": self._presented(session, messages), "has_more": page.has_more}
 
     def _presented(self, session: Session, messages: Sequence[LoadedMessage]) -> Sequence[dict[str, Any]]:

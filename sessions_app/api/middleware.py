@@ -10,9 +10,9 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.api.authentication import confirm, confirming
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
-from sessions_app.daily_limits import Call, calling
+from sessions_app.daily_limits import Call, counting
 from sessions_app.database.database_roles import ADMIN
-from sessions_app.database.statement_timeouts import Kind, Unavailable, serving
+from sessions_app.database.statement_timeouts import RequestKind, Unavailable, serving
 
 
 class BodyLimitMiddleware(MiddlewareMixin):
@@ -39,9 +39,9 @@ class LimitsMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not request.path.startswith(API_PREFIX):
-            with serving(Kind.LONG, ADMIN):
+            with serving(RequestKind.LONG, ADMIN):
                 return self.get_response(request)
-        with confirming(), serving(Kind.CALL):
+        with confirming(), serving(RequestKind.CALL):
             return self._confirmed(request, self.get_response(request))
 
     def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
@@ -70,7 +70,7 @@ class DailyLimitsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not request.path.startswith(API_PREFIX):
             return self.get_response(request)
-        with calling(Call()) as call:
+        with counting(Call()) as call:
             answer = self.get_response(request)
             for name, value in call.headers().items():
                 answer[name] = value

@@ -37,7 +37,6 @@ class RowPagination(BasePagination):
     things: str
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
-        """Return the rows of the page. Raise ValidationError if the request has both `after` and `offset`."""
         limit, offset = view.validated_data["limit"], view.validated_data["offset"]
         self.things = things_at(request.path)
         self.total = queryset.count()
@@ -58,8 +57,7 @@ class RowPagination(BasePagination):
         return {"type": "object", "properties": fields, "required": sorted(fields)}
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
-        """Return no parameters, because the input serializer of the action declares them."""
-        return []
+        return []  # the input serializer of the action declares them
 
 
 def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
@@ -76,5 +74,4 @@ def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
 
 
 def things_at(path: str) -> str:
-    """Return the key of the rows in a list's response, which is the last part of its path."""
     return path.rpartition("/")[2]

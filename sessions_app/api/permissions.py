@@ -35,11 +35,9 @@ def key_of(request: Request) -> ApiKey:
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
-    """Return the `user_id` that a request acts for. None if its key may not act for the named person.
+    """Return the `user_id` that a request acts for. None if its key may not act for the `named` person.
 
     Args:
-        request: An authenticated request. Its key limits the people it may act for.
-        named: The `user_id` in the request, or None.
         create: Whether the call creates a missing person.
         is_needed: Whether a service key must name a person.
 
@@ -59,7 +57,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
 
 
 @contextmanager
-def gone_is_not_found() -> Iterator[None]:
+def missing_rows_as_404() -> Iterator[None]:
     """Raise NotFound if a written row refers to a row that was deleted in the meantime."""
     try:
         yield

@@ -269,9 +269,9 @@ def operations(description: Described) -> Iterator[tuple[str, str, Described]]:
 
 def for_services(description: Described) -> Described:
     """Return the schema for service keys, where `user_id` is required. It is optional for users' keys."""
-    told = deepcopy(description)
-    schemas = told["components"]["schemas"]
-    for _, _, operation in operations(told):
+    schema = deepcopy(description)
+    schemas = schema["components"]["schemas"]
+    for _, _, operation in operations(schema):
         if WITHOUT_PERSON in operation:
             continue
         for parameter in operation["parameters"]:
@@ -282,7 +282,7 @@ def for_services(description: Described) -> Described:
             if PERSON in body["properties"]:
                 operation["requestBody"]["required"] = True
                 body["required"] = sorted({PERSON, *body.get("required", ())})
-    return told
+    return schema
 
 
 def _parameter(parameter: Described) -> Described:

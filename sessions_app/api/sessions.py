@@ -14,6 +14,11 @@ from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session
 from sessions_app.people.erase import CannotDelete, delete_session
 
+COMPACT_HELP = (
+    "Whether to compact the session when a client loads its messages or requests a context. If null, the setting "
+    "SESSION_COMPACTION__ON_REQUEST applies."
+)
+
 
 class SessionInput(PersonQuery):
     """A new session."""
@@ -26,8 +31,7 @@ class SessionInput(PersonQuery):
     compact_on_request = BooleanField(
         default=None,
         allow_null=True,
-        help_text="Whether to compact the session when a client loads its messages or requests a context. If null, "
-        "the setting SESSION_COMPACTION__ON_REQUEST applies.",
+        help_text=COMPACT_HELP,
     )
 
 
@@ -52,8 +56,7 @@ class SessionPatch(PersonQuery):
     compact_on_request = BooleanField(
         required=False,
         allow_null=True,
-        help_text="Whether to compact the session when a client loads its messages or requests a context. If null, "
-        "the setting SESSION_COMPACTION__ON_REQUEST applies.",
+        help_text=COMPACT_HELP,
     )
 
 

@@ -10,7 +10,7 @@ from sessions_app.api.permissions import key_of
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.daily_limits import meter
-from sessions_app.models.daily_limit import UNITS, Kind, Subject, today, tomorrow
+from sessions_app.models.daily_limit import UNITS, Subject, SubjectKind, today, tomorrow
 
 
 class AmountAnswer(serializers.Serializer[Any]):
@@ -55,7 +55,7 @@ class UsageViewSet(PersonViewSet[Any]):
 
     serializer_class = UsageAnswer
     throttle_classes = (KeyRateThrottle,)
-    about_nobody = ("retrieve",)
+    person_optional = ("retrieve",)
     own_transaction = ("retrieve",)
 
     def retrieve(self, request: Request) -> Response:
@@ -64,12 +64,12 @@ class UsageViewSet(PersonViewSet[Any]):
         usage = {
             "day": today(),
             "ends_at": tomorrow(),
-            "key": _data(Subject(Kind.KEY, key.pk)),
-            "application": None if key.user else _data(Subject(Kind.APPLICATION, key.application_id)),
+            "key": _usage_of(Subject(SubjectKind.KEY, key.pk)),
+            "application": None if key.user else _usage_of(Subject(SubjectKind.APPLICATION, key.application_id)),
         }
         return self.answer(usage)
 
 
-def _data(subject: Subject) -> dict[str, Any]:
+def _usage_of(subject: Subject) -> dict[str, Any]:
     standing = meter.standing(subject)
     return {name: {"used": standing.used.of(name), "limit": standing.limits.get(name)} for name in UNITS}

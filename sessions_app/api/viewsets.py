@@ -27,8 +27,8 @@ from rest_framework.viewsets import GenericViewSet
 
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
-from sessions_app.api.permissions import HasScope, PersonQuery, gone_is_not_found, key_of, user_id_of
-from sessions_app.database.statement_timeouts import Kind, limited
+from sessions_app.api.permissions import HasScope, PersonQuery, key_of, missing_rows_as_404, user_id_of
+from sessions_app.database.statement_timeouts import RequestKind, using_timeouts
 from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
@@ -54,34 +54,23 @@ def api_router() -> SimpleRouter:
 
 
 class ApiViewSet(GenericViewSet[M]):
-    """A resource.
-
-    Attributes:
-        inputs: The serializer of each action's input: the body of POST and PATCH, or the query string.
-        answers: The serializer of an action's response, or serializers by status. The default is `serializer_class`.
-        refuses: The refusals that are specific to an action. The schema lists them.
-        scopes: The scope that an action needs, if it isn't the method's.
-        filters: The filters of the list. See `ParameterFilter`.
-        validated_data: The validated input, without `user_id`.
-        long_running: Actions whose statements may take minutes.
-        named: The `user_id` in the request, or None.
-    """
-
     # Without OPTIONS, because the OpenAPI schema replaces it.
     http_method_names = ["get", "head", "post", "patch", "delete"]
     permission_classes: Sequence[Any] = (HasScope,)
     pagination_class = RowPagination
     filter_backends = (ParameterFilter,)
 
-    inputs: Mapping[str, type[StrictSerializer]] = {}
-    answers: Mapping[str, Any] = {}
-    refuses: Mapping[str, Sequence[type[Refusal]]] = {}
-    scopes: Mapping[str, str] = {}
-    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}
-    long_running: Sequence[str] = ()
+    # By action:
+    inputs: Mapping[str, type[StrictSerializer]] = {}  # the input: the body of POST and PATCH, or the query string
+    answers: Mapping[str, Any] = {}  # the response, or responses by status; by default `serializer_class`
+    refuses: Mapping[str, Sequence[type[Refusal]]] = {}  # refusals that are specific to the action, for the schema
+    scopes: Mapping[str, str] = {}  # the necessary scope, if it isn't the method's
 
-    validated_data: dict[str, Any]
-    named: str | None
+    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}  # of the list; see `ParameterFilter`
+    long_running: Sequence[str] = ()  # actions whose statements may take minutes
+
+    validated_data: dict[str, Any]  # the input without `user_id`
+    requested_user_id: str | None  # the `user_id` in the request
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Handle a request like DRF, but first validate the input, and run the action in its transaction."""
@@ -93,7 +82,7 @@ class ApiViewSet(GenericViewSet[M]):
             if str(request.method).lower() not in self.action_map:
                 self.http_method_not_allowed(self.request)
             self.validate()
-            with limited(Kind.LONG) if self.action in self.long_running else nullcontext(), self.acting():
+            with using_timeouts(RequestKind.LONG) if self.action in self.long_running else nullcontext(), self.acting():
                 response = getattr(self, self.action)(self.request, *args, **kwargs)
         except Exception as error:
             response = self.handle_exception(error)
@@ -107,8 +96,8 @@ class ApiViewSet(GenericViewSet[M]):
         data = self.request.data if in_body and serializer else self.request.query_params.dict()
         self.validated_data = serializer.validated(data, is_text=not in_body) if serializer else {}
         named = self.validated_data.pop("user_id", None)
-        self.named = self.kwargs.get("user_id", named)
-        if named not in (None, self.named):
+        self.requested_user_id = self.kwargs.get("user_id", named)
+        if named not in (None, self.requested_user_id):
             raise ValidationError(
                 {"user_id": "user_id differs from the user in the URL. Send the same id, or omit user_id."},
                 CONTRADICTORY,
@@ -164,20 +153,13 @@ class ApiViewSet(GenericViewSet[M]):
 
 
 class PersonViewSet(ApiViewSet[M]):
-    """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads.
+    """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads."""
 
-    Attributes:
-        creates_person: actions that create the person if they don't exist.
-        about_nobody: actions for which a service key need not name a person.
-        own_transaction: actions that open their transactions themselves.
-        person: the person of the request. None if no person is named, or if the key may not see the person.
-    """
+    creates_person: Sequence[str] = ()  # actions that create the person if they don't exist
+    person_optional: Sequence[str] = ()  # actions for which a service key need not name a person
+    own_transaction: Sequence[str] = ()  # actions that open their transactions themselves
 
-    creates_person: Sequence[str] = ()
-    about_nobody: Sequence[str] = ()
-    own_transaction: Sequence[str] = ()
-
-    person: UserProfile | None
+    person: UserProfile | None  # None if no person is named, or if the key may not see the person
 
     def get_queryset(self) -> Any:
         rows: Any = super().get_queryset()
@@ -188,16 +170,15 @@ class PersonViewSet(ApiViewSet[M]):
 
     @property
     def needs_person(self) -> bool:
-        return self.action not in self.about_nobody
+        return self.action not in self.person_optional
 
     def acting(self) -> AbstractContextManager[None]:
         """Return the person's transaction, or an empty context for an action that opens its own."""
         return nullcontext() if self.action in self.own_transaction else self.transaction()
 
     def user_id(self) -> str | None:
-        """Return the `user_id` of the person; see `user_id_of`."""
         create = self.action in self.creates_person
-        return user_id_of(self.request, self.named, create=create, is_needed=self.needs_person)
+        return user_id_of(self.request, self.requested_user_id, create=create, is_needed=self.needs_person)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -205,12 +186,11 @@ class PersonViewSet(ApiViewSet[M]):
         writes = self.request.method not in SAFE_METHODS and self.scopes.get(self.action) != "read"
         create = self.action in self.creates_person
         entered = acting_for(self.user_id(), application=self.application, create=create, holding=writes)
-        with gone_is_not_found(), entered as self.person:
+        with missing_rows_as_404(), entered as self.person:
             yield
 
     @property
     def found_person(self) -> UserProfile:
-        """Return the person. Raise NotFound if there is none."""
         if self.person is None:
             raise NotFound
         return self.person

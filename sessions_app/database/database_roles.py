@@ -31,7 +31,7 @@ WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker
 class Role:
     role: str
 
-    def taken(self) -> str:
+    def set_sql(self) -> str:
         """Return the SQL that sets the role for the rest of a transaction."""
         return f"SET LOCAL ROLE {self.role}; "
 
@@ -47,7 +47,7 @@ def current_role() -> Role | None:
 
 
 @contextmanager
-def taking(role: Role | None) -> Iterator[None]:
+def using_role(role: Role | None) -> Iterator[None]:
     """Run the block's transactions in a role. None means the role of the login."""
     outer = _role.set(role)
     try:
@@ -59,16 +59,14 @@ def taking(role: Role | None) -> Iterator[None]:
 @contextmanager
 def as_background_writer() -> Iterator[None]:
     """Run the block in a role that sees all rows, to write buffered items of many requests."""
-    with taking(None if settings.PROCESS == "worker" else ADMIN):
+    with using_role(None if settings.PROCESS == "worker" else ADMIN):
         yield
 
 
-class RoleTaken(first_statement.Provider):
-    """Sets a transaction's role in its first message."""
-
+class RoleProvider(first_statement.Provider):
     def before(self, *, begins: bool) -> str:
         role = _role.get()
-        return role.taken() if role and begins else ""
+        return role.set_sql() if role and begins else ""
 
 
 # --- in the database ---
@@ -84,7 +82,7 @@ _NAMED = (
     "AND application_id = NULLIF(current_setting('memory.named_in', true), '')::bigint"
 )
 # The privileges of a web process before it knows the person: table, privileges, and visible rows.
-_OF_WEB = (
+_WEB_PRIVILEGES = (
     ("sessions_app_userprofile", "SELECT, INSERT, UPDATE (updated_at)", _NAMED),  # locking a row requires UPDATE
     ("sessions_app_apikey", "SELECT, UPDATE (last_used_at)", "true"),
     ("sessions_app_application", "SELECT", "true"),
@@ -93,7 +91,7 @@ _OF_WEB = (
 )
 FUNCTIONS_ROLE = "memory_functions"  # owns the functions of `definer_functions.py`; no process uses it
 _FOR_ONE = ("memory_request", "memory_operator")  # for one person, and for a limited operator
-_MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
+_CAN_SWITCH_TO = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
 _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner, 'USAGE')"
 
@@ -145,20 +143,20 @@ _LOGIN = """
 
 # All databases of a server share its roles. If two `migrate` commands change a role at the same time, PostgreSQL
 # rejects one of the changes. The other one is sufficient.
-_DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or an existing membership
+_CONCURRENT_CHANGE = (InternalError, IntegrityError)  # "tuple concurrently updated", or an existing membership
 _PRIVILEGES = (_TABLES, _MAINTAIN, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
 _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for roles that log in
 
 
-def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
+def missing_grants(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
     """Yield the statements that grant missing privileges, or nothing if the roles don't exist yet."""
-    taken = [(role, member) for member, roles in _MAY_TAKE.items() for role in roles]
+    taken = [(role, member) for member, roles in _CAN_SWITCH_TO.items() for role in roles]
     values: dict[str, Any] = {
         "all": list(_ROLES),
         "whole": [ADMIN_ROLE, WORKER_ROLE],
         "logins": [WEB_ROLE, WORKER_ROLE],
         "embedded": settings.DATABASE_IS_EMBEDDED,
-        **dict(zip(("tables", "privileges", "rows"), map(list, zip(*_OF_WEB, strict=True)), strict=True)),
+        **dict(zip(("tables", "privileges", "rows"), map(list, zip(*_WEB_PRIVILEGES, strict=True)), strict=True)),
         **dict(zip(("taken", "by"), map(list, zip(*taken, strict=True)), strict=True)),
     }
     with connection.cursor() as cursor:
@@ -173,31 +171,30 @@ def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
 def grant_privileges(**_: Any) -> None:
     """Grant the roles their privileges, and the memberships that the tables' owner is allowed to grant."""
     with transaction.atomic(), connection.cursor() as cursor:
-        for statement in list(missing()):
+        for statement in list(missing_grants()):
             cursor.execute(statement)
-    for statement in list(missing(_MEMBERSHIPS)):
-        attempt(statement)
+    for statement in list(missing_grants(_MEMBERSHIPS)):
+        execute_if_possible(statement)
 
 
-def attempt(statement: str) -> None:
+def execute_if_possible(statement: str) -> None:
     """Execute a statement. Ignore missing privileges, and conflicts with another `migrate`."""
-    with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
+    with suppress(ProgrammingError, *_CONCURRENT_CHANGE), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
     """Return SQL for an administrator, in case the tables' owner may not create roles.
 
-    Args:
-        web, worker: The logins to create for these processes. Blank for none.
+    `web` and `worker` are the logins to create for these processes, blank for none.
     """
     all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
-    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]
-    statements += [f"GRANT {role} TO {member};" for member, roles in _MAY_TAKE.items() for role in roles]
+    statements = [_if_missing(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]
+    statements += [f"GRANT {role} TO {member};" for member, roles in _CAN_SWITCH_TO.items() for role in roles]
     statements += [f"GRANT {role} TO {_name(owner)};" for role in all_roles]
     for login, role in ((web, WEB_ROLE), (worker, WORKER_ROLE)):
         if login:
-            statements += [_unless_there(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]
+            statements += [_if_missing(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]
     return "\n".join(statements)
 
 
@@ -208,10 +205,10 @@ def create_roles() -> None:
         there = {name for (name,) in cursor.fetchall()}
     for role in (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE):
         if role not in there:
-            attempt(f"CREATE ROLE {role} NOLOGIN NOINHERIT; GRANT {role} TO CURRENT_USER")
+            execute_if_possible(f"CREATE ROLE {role} NOLOGIN NOINHERIT; GRANT {role} TO CURRENT_USER")
 
 
-def _unless_there(statement: str) -> str:
+def _if_missing(statement: str) -> str:
     return f"DO $$ BEGIN {statement}; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
 
 

@@ -15,10 +15,10 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 
 from sessions_app.database.database_roles import as_background_writer
 
-EVERY = 1.0  # seconds
-SOON = 0.02  # for items that other processes need soon
+INTERVAL = 1.0  # seconds
+SHORT_INTERVAL = 0.02  # for items that other processes need soon
 MAX_WAITING = 10_000  # if the buffer is full, the oldest items are dropped
-AWAY = (OperationalError, InterfaceError, RuntimeError)  # the embedded server raises RuntimeError
+CONNECTION_ERRORS = (OperationalError, InterfaceError, RuntimeError)  # the embedded server raises RuntimeError
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class WriteBuffer(Generic[T]):
     Args:
         name: The name of the thread, also used in the log.
         write: Writes some items, within a transaction.
-        soon: Whether to write after `SOON` seconds instead of `EVERY`.
+        soon: Whether to write after `SHORT_INTERVAL` seconds instead of `INTERVAL`.
     """
 
     def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
@@ -47,19 +47,18 @@ class WriteBuffer(Generic[T]):
         self._waiting: deque[T] = deque(maxlen=MAX_WAITING)
         self._writing: list[T] = []
         self._lock = threading.Lock()
-        self._is_away = False  # whether the database was down at the last attempt
-        self._noted, self._stop = threading.Event(), threading.Event()
+        self._is_down = False  # whether the database was down at the last attempt
+        self._added, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
         _all.append(self)
 
-    def note(self, item: T) -> None:
-        """Add an item to the buffer, without waiting."""
+    def add(self, item: T) -> None:
         self._waiting.append(item)
-        self._noted.set()
+        self._added.set()
         if self._writer is None or not self._writer.is_alive():
             self._ensure_writer()
 
-    def waiting(self) -> list[T]:
+    def pending(self) -> list[T]:
         """Return buffered items that have not been written to the database yet."""
         waiting = list(self._waiting)  # read first, because items move from here to `_writing`
         return [*waiting, *self._writing]
@@ -80,27 +79,27 @@ class WriteBuffer(Generic[T]):
         try:
             with as_background_writer(), transaction.atomic():  # no person's role could write items of many people
                 self._write(self._writing)
-            self._is_away = False
-        except AWAY as error:
-            self._put_back(error)
+            self._is_down = False
+        except CONNECTION_ERRORS as error:
+            self._requeue(error)
         except DatabaseError as error:
-            self._tell("not written", error)
+            self._warn("not written", error)
 
-    def _put_back(self, error: Exception) -> None:
+    def _requeue(self, error: Exception) -> None:
         """Put unwritten items back, before newer ones."""
-        if not self._is_away:
-            self._tell("not written yet", error)
-        self._is_away = True
+        if not self._is_down:
+            self._warn("not written yet", error)
+        self._is_down = True
         room = max(MAX_WAITING - len(self._waiting), 0)
         self._waiting.extendleft(reversed(self._writing[len(self._writing) - room :] if room else []))
-        self._noted.set()
+        self._added.set()
 
-    def _tell(self, what: str, error: Exception) -> None:
+    def _warn(self, what: str, error: Exception) -> None:
         logger.warning(what, what=self._name, count=len(self._writing), error=type(error.__cause__ or error).__name__)
 
     def stop(self) -> None:
         self._stop.set()
-        self._noted.set()
+        self._added.set()
         if self._writer is not None:
             self._writer.join()
             self._writer = None
@@ -117,9 +116,9 @@ class WriteBuffer(Generic[T]):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._noted.wait()
-            self._noted.clear()
-            self._stop.wait(SOON if self._is_soon and not self._is_away else EVERY)
+            self._added.wait()
+            self._added.clear()
+            self._stop.wait(SHORT_INTERVAL if self._is_soon and not self._is_down else INTERVAL)
             try:
                 self.flush()
             finally:

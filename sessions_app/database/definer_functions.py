@@ -18,7 +18,7 @@ from typing import Any
 
 from django.db import connection
 
-from sessions_app.database.database_roles import FUNCTIONS_ROLE, attempt
+from sessions_app.database.database_roles import FUNCTIONS_ROLE, execute_if_possible
 from sessions_app.database.several_servers import remote_tables
 
 SEARCH_PATH = "pg_catalog, public, pg_temp"
@@ -55,15 +55,10 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class Gap:
-    """A violation of a rule.
+    """A violation of a rule."""
 
-    Args:
-        what: A sentence that describes it.
-        statement: The SQL that fixes it.
-    """
-
-    what: str
-    statement: str
+    what: str  # a sentence that describes it
+    statement: str  # the SQL that fixes it
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}"
@@ -85,7 +80,7 @@ _ROLE = f"JOIN pg_roles ON rolname = '{FUNCTIONS_ROLE}'"
 
 # For each rule, a sentence about its violation, and a query that returns the statements to fix it. Later rules depend
 # on the fixes of earlier ones.
-_QUESTIONS = (
+_RULES = (
     (
         "SECURITY DEFINER functions resolve names in schemas where their callers can create objects.",
         f"""
@@ -170,7 +165,7 @@ def gaps() -> Iterator[Gap]:
         "columns": columns,
         "logs_in": bool(remote_tables()),
     }
-    for what, question in _QUESTIONS:
+    for what, question in _RULES:
         with connection.cursor() as cursor:
             cursor.execute(question, named)
             statements = [statement for (statement,) in cursor.fetchall()]
@@ -179,4 +174,4 @@ def gaps() -> Iterator[Gap]:
 
 def close_gaps(**_: Any) -> None:
     for gap in gaps():
-        attempt(gap.statement)
+        execute_if_possible(gap.statement)

@@ -18,14 +18,8 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 class Provider:
-    """Supplies SQL to send before statements."""
-
     def before(self, *, begins: bool) -> str:
-        """Return statements, each with its semicolon, or a blank string.
-
-        Args:
-            begins: Whether the next statement starts a transaction.
-        """
+        """Return statements with semicolons, or a blank string. `begins`: the next statement starts a transaction."""
         raise NotImplementedError
 
     def executed(self) -> None:
@@ -38,12 +32,8 @@ class Provider:
 _providers: list[Provider] = []
 
 
-def ask(*providers: Provider) -> None:
-    """Register the providers for all new connections.
-
-    Args:
-        providers: In the order in which their SQL is executed.
-    """
+def register(*providers: Provider) -> None:
+    """Register the providers for all new connections, in the order in which their SQL is executed."""
     _providers[:] = providers
     connection_created.connect(_hook)
 
@@ -59,20 +49,20 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
         return execute(sql, params, many, context)  # a failed transaction accepts nothing but a rollback
     begins = status == TransactionStatus.IDLE
-    asked = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
-    if not asked:
+    added = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
+    if not added:
         return execute(sql, params, many, context)
     if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
         return _executed_after(context["connection"], lambda: execute(sql, params, many, context))
-    before = "".join(statements for _, statements in asked)
+    before = "".join(statements for _, statements in added)
     try:
         result = execute(f"{sql}; {before}" if sql == SNAPSHOT else before + sql, params, many, context)
     except DatabaseError as error:
-        for provider, _ in asked:
+        for provider, _ in added:
             provider.failed(error)
         raise
     cursor.set_result(-1)  # skip to the result of the statement itself
-    for provider, _ in asked:
+    for provider, _ in added:
         provider.executed()
     return result
 

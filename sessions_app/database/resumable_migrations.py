@@ -68,13 +68,9 @@ class AddIndexOnce(AddIndexConcurrently):
 
 
 def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
-    """Make each migration of the plan resumable. Receives the signal `pre_migrate`.
-
-    Args:
-        plan: Pairs of a migration and whether it is to be reversed.
-    """
-    for migration, is_unapplied in plan:
-        if not is_unapplied:
+    """Make the migrations of the plan resumable. Receives the signal `pre_migrate`."""
+    for migration, is_backwards in plan:
+        if not is_backwards:
             repeatable = [*map(_once, migration.operations), RunDeferredSQL()]
             migration.operations = repeatable  # type: ignore[misc]
 

@@ -18,16 +18,15 @@ class Reader(Protocol):
     def from_replica_as_of_now(self, read: Callable[[], T]) -> T: ...
 
 
-spread_tables: list[Callable[[], Sequence[str]]] = []
+distributed_table_sources: list[Callable[[], Sequence[str]]] = []
 _readers: list[Reader] = []
 
 
 def remote_tables() -> list[str]:
-    return [table for tables in spread_tables for table in tables()]
+    return [table for tables in distributed_table_sources for table in tables()]
 
 
 def set_reader(reader: Reader) -> None:
-    """Register a reader for pages and exports."""
     _readers[:] = [reader]
 
 

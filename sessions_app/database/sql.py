@@ -36,11 +36,8 @@ def time_of(microseconds: int) -> datetime:
 
 
 def array_of(numbers: Iterable[float]) -> str:
-    """Return a PostgreSQL array literal of numbers. The statement must declare its type.
-
-    If the parameter is a list, psycopg inspects each item. With hundreds of numbers, this takes most of the statement's
-    time.
-    """
+    """Return a PostgreSQL array literal of numbers. The statement must declare its type."""
+    # If the parameter were a list, psycopg would inspect each item, which takes most of the time of some statements.
     return _array(map(str, numbers))
 
 
@@ -55,14 +52,9 @@ def _array(items: Iterable[str]) -> str:
 
 
 @cache
-def columns(model: type[Model], table: str) -> str:
-    """Return SQL for the columns of a model's table, in the order that `read` expects.
-
-    Args:
-        model: The table's model. It must not be `Searched`.
-        table: The table's alias in the statement.
-    """
-    return ", ".join(f'{table}."{field.column}"' for field in model._meta.concrete_fields)
+def columns(model: type[Model], alias: str) -> str:
+    """Return SQL for the columns of a model, in the order that `read` expects. The model must not be `Searched`."""
+    return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
 @cache
@@ -76,9 +68,7 @@ def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
 def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Row, Sequence[Any]]]:
     """Return the rows of a query, each with the values of its additional columns.
 
-    Args:
-        sql: Selects `columns` first, and then the additional columns. If it has several statements, the last one
-            returns rows.
+    The query selects `columns` first. If `sql` has several statements, the last one returns rows.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -95,10 +85,9 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
     return rows
 
 
-def first(
+def read_first(
     model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
 ) -> tuple[Row, Sequence[Any]] | None:
-    """Return the first row of a query, as `read` does. None if there is no row."""
     return next(iter(read(model, sql, parameters)), None)
 
 
@@ -106,12 +95,9 @@ def first(
 
 
 def insert_if_missing(instance: Model) -> bool:
-    """Insert a row, unless a unique constraint is violated.
+    """Insert a row, and set its primary key. Return False instead if it would violate a unique constraint.
 
     If another transaction is adding the same row, wait for it.
-
-    Returns:
-        Whether this call added the row. If so, the instance has its primary key.
     """
     if not (added := _insert_missing([instance], [])):
         return False
@@ -123,11 +109,10 @@ def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
     """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     Args:
-        instances: The rows. If two of them conflict with each other, the first one is added.
         named_by: A field that has a different value in each row.
 
     Returns:
-        The rows that this call added, in the same order. They have their primary keys.
+        The rows that this call added, in the same order, with their primary keys.
     """
     if not instances:
         return []
@@ -139,12 +124,10 @@ def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
 
 
 def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Insert the rows that don't violate a unique constraint. Return their primary keys and these fields."""
-    options = type(instances[0])._meta
-    query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
-    query.insert_values(
-        [field for field in options.concrete_fields if not (field.primary_key or field.generated)], list(instances)
-    )
+    model = type(instances[0])
+    options = model._meta
+    query = InsertQuery(model, on_conflict=OnConflict.IGNORE)
+    query.insert_values(_written(model), list(instances))
     compiler = query.get_compiler(connection=connection)
     compiler.returning_fields = [options.pk, *(options.get_field(name) for name in returned)]
     [(sql, parameters)] = compiler.as_sql()
@@ -155,26 +138,19 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
 
 
 def insert_raw(instances: Sequence[Model]) -> None:
-    """Insert rows of one table, with their own values for times that Django usually sets itself.
-
-    The instances get their primary keys. No signal is sent.
-    """
+    """Insert rows with their own values for times that Django usually sets. Set their primary keys. Send no signals."""
     if not instances:
         return
-    options = type(instances[0])._meta
-    query = InsertQuery(type(instances[0]))
-    fields = [field for field in options.concrete_fields if not (field.primary_key or field.generated)]
-    query.insert_values(fields, list(instances), raw=True)
-    rows = query.get_compiler(connection=connection).execute_sql([options.pk])
+    model = type(instances[0])
+    query = InsertQuery(model)
+    query.insert_values(_written(model), list(instances), raw=True)
+    rows = query.get_compiler(connection=connection).execute_sql([model._meta.pk])
     for instance, (pk,) in zip(instances, rows, strict=True):
         instance.pk, instance._state.adding = pk, False
 
 
-def insert_missing_as_they_are(instances: Sequence[Model]) -> None:
-    """Insert rows of one table with their own primary keys and times. Skip rows that violate a unique constraint.
-
-    No signal is sent.
-    """
+def insert_missing_raw(instances: Sequence[Model]) -> None:
+    """Insert rows like `insert_raw`, but with their own primary keys. Skip rows that violate a unique constraint."""
     if not instances:
         return
     query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
@@ -206,13 +182,10 @@ def copy_rows(instances: Sequence[Model]) -> None:
 
 
 def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
-    """Return the values of instances as rows.
-
-    Many rows are converted before any is sent, because stemming is faster with warm CPU caches. Otherwise, an import
-    would take a tenth longer.
-    """
+    """Return the values of instances as rows."""
     values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)
     rows = [list(values(instance)) for instance in instances]
+    # One field of many rows at a time, because stemming is faster with warm CPU caches.
     for place, convert in converted:
         for row in rows:
             row[place] = convert(row[place])
@@ -233,7 +206,6 @@ def _written(model: type[Model]) -> Fields:
 
 @cache
 def _converted(fields: Fields) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Return the positions of JSON fields, with the function that converts their values."""
     return [(place, _as_json) for place, field in enumerate(fields) if isinstance(field, JSONField)]
 
 
@@ -244,12 +216,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
-    """Update some columns of rows with one statement.
-
-    Args:
-        instances: The changed rows, of one table. Their primary key must be `id`.
-        names: The names of the fields. None may be a JSON field.
-    """
+    """Update fields of rows of one table with one statement. None may be a JSON field. The primary key must be `id`."""
     model = type(instances[0])
     options = model._meta
     by_name = {field.name: field for field in options.concrete_fields}

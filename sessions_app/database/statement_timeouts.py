@@ -20,7 +20,7 @@ from django.db import OperationalError
 from psycopg import errors
 
 from sessions_app.database import first_statement
-from sessions_app.database.database_roles import WEB, Role, taking
+from sessions_app.database.database_roles import WEB, Role, using_role
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
@@ -29,7 +29,7 @@ logger = structlog.get_logger(__name__)
 IDLE_SECONDS = 60.0
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """The kind of a request, which determines how long its statements may take."""
 
     CALL = "call"
@@ -41,7 +41,7 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.granted = math.inf  # statement timeout that the current transaction has set, in seconds
+        self.statement_timeout = math.inf  # statement timeout that the current transaction has set, in seconds
 
     @property
     def left(self) -> float:
@@ -53,14 +53,14 @@ class Deadline:
         self._at = math.inf
 
 
-REGRANT = 1.0  # maximum seconds by which a statement may exceed the deadline
+MAX_OVERRUN = 1.0  # maximum seconds by which a statement may exceed the deadline
 
-_kind: ContextVar[Kind | None] = ContextVar("kind", default=None)
+_kind: ContextVar[RequestKind | None] = ContextVar("kind", default=None)
 _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextmanager
-def until(deadline: Deadline) -> Iterator[None]:
+def using_deadline(deadline: Deadline) -> Iterator[None]:
     outer = _deadline.set(deadline)
     try:
         yield
@@ -73,12 +73,12 @@ def deadline() -> Deadline | None:
 
 
 @contextmanager
-def limited(kind: Kind) -> Iterator[None]:
+def using_timeouts(kind: RequestKind) -> Iterator[None]:
     """Limit how long the block may use the database. Replaces the limits of an outer block.
 
     Removes the deadline of a long request.
     """
-    if kind is Kind.LONG and (ends := deadline()):
+    if kind is RequestKind.LONG and (ends := deadline()):
         ends.lift()
     outer = _kind.set(kind)
     try:
@@ -88,13 +88,13 @@ def limited(kind: Kind) -> Iterator[None]:
 
 
 @contextmanager
-def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
+def serving(kind: RequestKind, role: Role = WEB) -> Iterator[None]:
     """Run the block as a request of this kind: with its timeouts, and in `role` until the person is known."""
-    with limited(kind), taking(role):
+    with using_timeouts(kind), using_role(role):
         yield
 
 
-class LimitsSet(first_statement.Provider):
+class TimeoutProvider(first_statement.Provider):
     """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
     def before(self, *, begins: bool) -> str:
@@ -109,19 +109,19 @@ class LimitsSet(first_statement.Provider):
             ) from errors.QueryCanceled()
         if begins:
             limits = _limits(kind, left)
-        elif ends and left < ends.granted - REGRANT:
+        elif ends and left < ends.statement_timeout - MAX_OVERRUN:
             limits = {"statement_timeout": _tenths(left)}
         else:
             return ""
         if ends:
-            ends.granted = limits["statement_timeout"]
+            ends.statement_timeout = limits["statement_timeout"]
         return set_local(limits)
 
 
-def _limits(kind: Kind, left: float) -> dict[str, float]:
+def _limits(kind: RequestKind, left: float) -> dict[str, float]:
     """Return the timeouts of a transaction by PostgreSQL's names, in seconds."""
     limits = settings.LIMITS
-    longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
+    longest = limits.request_seconds if kind is RequestKind.CALL else limits.long_statement_seconds
     return {
         "lock_timeout": limits.lock_seconds,
         "statement_timeout": _tenths(min(longest, left)),
@@ -140,22 +140,18 @@ def set_local(seconds: Mapping[str, float]) -> str:
 
 
 class Unavailable(Refusal):
-    """The database could not complete the request. Nothing was changed, so the client can retry.
-
-    Args:
-        error: The database's error. Only its kind is logged, because its text may quote the request.
-    """
+    """The database could not complete the request. Nothing was changed, so the client can retry."""
 
     status, retry_after = 503, 1
 
     def __init__(self, error: OperationalError) -> None:
-        self.code, text = _told(error.__cause__)
+        self.code, text = _code_and_text(error.__cause__)
         super().__init__(text)
+        # Log only the kind of the error, because its text may quote the request.
         logger.warning("the database did not carry out a request", error=type(error.__cause__ or error).__name__)
 
 
-def _told(cause: BaseException | None) -> tuple[str, str]:
-    """Return the error code and the text for a database error."""
+def _code_and_text(cause: BaseException | None) -> tuple[str, str]:
     if isinstance(cause, (errors.LockNotAvailable, errors.DeadlockDetected)):
         return "busy", "Another request is changing the same data. Try again in a moment."
     if isinstance(cause, errors.QueryCanceled):

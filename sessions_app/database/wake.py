@@ -21,8 +21,6 @@ IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the wa
 
 
 class Channel(StrEnum):
-    """The receivers of a notification."""
-
     JOBS = "memory_jobs"  # workers
     TASKS = "memory_tasks"  # processes that run schedules and other tasks
     WEBHOOKS = "memory_webhooks"  # the sender of webhooks
@@ -45,7 +43,7 @@ def sends_from_thread() -> bool:
 
 def _send(channel: Channel) -> None:
     if sends_from_thread():
-        _behind.note(channel)
+        _buffer.add(channel)
     else:
         with transaction.atomic():
             _notify([channel])
@@ -59,7 +57,7 @@ def _notify(channels: list[Channel]) -> None:
 
 
 _SENDS = {channel: partial(_send, channel) for channel in Channel}
-_behind = WriteBuffer("wake", _notify, soon=True)
+_buffer = WriteBuffer("wake", _notify, soon=True)
 
 
 class ThreadWaker:
@@ -84,33 +82,34 @@ class NotificationListener:
     def __init__(self, *channels: Channel, interrupt: int | None = None) -> None:
         self._channels, self._interrupt = channels, interrupt
         self._listening: Connection[Any] | None = None
-        self._has_rung = False
+        self._is_notified = False
 
     def wait(self, seconds: float) -> bool:
         """Wait up to some seconds for a notification. Return whether one may have arrived.
 
         Return immediately if one has arrived since the last wait, or if the connection was not listening yet.
         """
-        may_have_rung = True
+        may_be_notified = True
         if settings.JOBS.poll_seconds:
-            may_have_rung = self._sleep([], min(seconds, settings.JOBS.poll_seconds))
+            may_be_notified = self._sleep([], min(seconds, settings.JOBS.poll_seconds))
         elif self._listening is None or self._listening is not connection.connection:
             self._listening = self._listen()
-        elif not self._has_rung:
-            may_have_rung = self._sleep([self._listening.fileno()], seconds)
+        elif not self._is_notified:
+            may_be_notified = self._sleep([self._listening.fileno()], seconds)
             _drain(self._listening)
-        self._has_rung = False
-        return may_have_rung
+        self._is_notified = False
+        return may_be_notified
 
     def _listen(self) -> Connection[Any]:
         with connection.cursor() as cursor:
             cursor.execute("; ".join(f"LISTEN {channel}" for channel in self._channels))
         listening: Connection[Any] = connection.connection
-        listening.add_notify_handler(self._ring)  # called for notifications that arrive with a query's result
+        # For notifications that arrive with a query's result.
+        listening.add_notify_handler(self._on_notification)
         return listening
 
-    def _ring(self, _notification: Notify) -> None:
-        self._has_rung = True
+    def _on_notification(self, _notification: Notify) -> None:
+        self._is_notified = True
 
     def _sleep(self, sources: list[int], seconds: float) -> bool:
         interrupt = [] if self._interrupt is None else [self._interrupt]

@@ -30,11 +30,11 @@ PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 STATEMENTS_MAX = 1_000  # per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
-OTHER_TEXT = "Another message of the session has this external_id and different content."
+CONFLICT = "Another message of the session has this external_id and different content."
 
 
 @dataclass(frozen=True)
-class Place:
+class SessionRef:
     """The session of a message. Agent, source and title apply only if the session is new."""
 
     user_id: str
@@ -49,31 +49,23 @@ class Record:
     """A message with its session and its position in the file (`where`). The message has an `external_id`."""
 
     where: str
-    place: Place
+    session: SessionRef
     message: NewMessage
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A fact about a person that another system stored.
-
-    Args:
-        source: The system's name, with the prefix `import:`.
-        user_id, agent_id: The person and the agent. A blank agent means the default agent.
-        said_at: When the system learned it.
-        valid_from, valid_until: When it was true. None if unknown.
-        ended_at: When the system learned that it was no longer true.
-    """
+    """A fact about a person that another system stored."""
 
     where: str
-    source: str
+    source: str  # the system's name, with the prefix `import:`
     user_id: str
-    agent_id: str
+    agent_id: str  # blank for the default agent
     text: str
-    said_at: datetime | None = None
-    valid_from: datetime | None = None
+    said_at: datetime | None = None  # when the system learned it
+    valid_from: datetime | None = None  # when it was true; None if unknown
     valid_until: datetime | None = None
-    ended_at: datetime | None = None
+    ended_at: datetime | None = None  # when the system learned that it was no longer true
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class Rejected:
     reason: str
 
 
-class Said(NamedTuple):
+class Content(NamedTuple):
     """The values by which two messages are compared."""
 
     role: str
@@ -92,7 +84,7 @@ class Said(NamedTuple):
     said_hash: str
 
 
-SaidById = dict[str | None, Said | None]  # a session's messages by `external_id`; None if the content is unknown
+ContentById = dict[str | None, Content | None]  # a session's messages by `external_id`; None if the content is unknown
 
 
 @dataclass
@@ -114,14 +106,10 @@ def import_sessions(
     on_rejected: Callable[[Rejected], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
 ) -> ImportCounts:
-    """Append the records of a reader, in the order of the file.
+    """Append the records of a reader, in the order of the file, which is read lazily.
 
-    Args:
-        found: Records in the order of the file, read lazily.
-        application: The primary key of the people's application.
-        dry_run: Roll back each batch.
-        on_rejected: Called with each rejected record.
-        on_batch: Called after each batch, with the counts so far.
+    `application` is the primary key of the people's application. `dry_run`: roll back each batch. `on_batch` is
+    called after each batch, with the counts so far.
     """
     imported = ImportCounts()
 
@@ -129,7 +117,7 @@ def import_sessions(
         imported.rejected += 1
         on_rejected(rejected)
 
-    def take(statements: list[Statement]) -> None:
+    def import_statements(statements: list[Statement]) -> None:
         with transaction.atomic():
             added = _import_statements(statements, application)
             transaction.set_rollback(dry_run)
@@ -137,7 +125,7 @@ def import_sessions(
         imported.known_facts += len(statements) - added
         on_batch(imported)
 
-    for portion in _portions(_batches(_messages(found, take), reject)):
+    for portion in _portions(_batches(_messages(found, import_statements), reject)):
         checked = _checked(portion, application)
         batches = [new for new, _ in checked if new]
         process_texts([record.message for batch in batches for record in batch], most_bytes=None)
@@ -155,9 +143,9 @@ def import_sessions(
 
 
 def _messages(
-    found: Iterable[Record | Statement | Rejected], take: Callable[[list[Statement]], None]
+    found: Iterable[Record | Statement | Rejected], import_statements: Callable[[list[Statement]], None]
 ) -> Iterable[Record | Rejected]:
-    """Yield the messages and rejected records. Pass statements to `take`, many at a time."""
+    """Yield the messages and rejected records. Pass statements to `import_statements`, many at a time."""
     waiting: list[Statement] = []
     for one in found:
         if not isinstance(one, Statement):
@@ -165,21 +153,19 @@ def _messages(
             continue
         waiting.append(one)
         if len(waiting) == STATEMENTS_MAX:
-            take(waiting)
+            import_statements(waiting)
             waiting = []
     if waiting:
-        take(waiting)
+        import_statements(waiting)
 
 
 def _import_statements(statements: list[Statement], application: int) -> int:
-    """Send statements to the memory app. Return how many were new."""
     people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
     answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
     return sum(added for _receiver, added in answers)
 
 
 def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
-    """Group batches, to append each group in one transaction."""
     portion: list[list[Record]] = []
     count = chars = 0
     for batch in batches:
@@ -200,7 +186,7 @@ def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], No
         if isinstance(record, Rejected):
             reject(record)
             continue
-        session = record.place.user_id, record.place.session_id
+        session = record.session.user_id, record.session.session_id
         batch = pending.setdefault(session, [])
         batch.append(record)
         count, chars = count + 1, chars + _chars(record.message)
@@ -219,28 +205,28 @@ def _chars(message: NewMessage) -> int:
 
 def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[Rejected]]]:
     """Return, for each batch, the records that are missing in its session, and the rejected ones."""
-    names = {batch[0].place.user_id for batch in portion}
-    known = _Known(list(UserProfile.objects.filter(application=application, user_id__in=names)), portion)
+    names = {batch[0].session.user_id for batch in portion}
+    known = _StoredMessages(list(UserProfile.objects.filter(application=application, user_id__in=names)), portion)
     hashes = iter(said_hashes([(one.message.content, one.message.payload) for batch in portion for one in batch]))
     return [known.checked(batch, list(islice(hashes, len(batch)))) for batch in portion]
 
 
 def _append(batches: list[list[Record]], application: int) -> list[int]:
-    users = UserProfile.objects.ensure_held({batch[0].place.user_id for batch in batches}, application)
+    users = UserProfile.objects.ensure_held({batch[0].session.user_id for batch in batches}, application)
     return [appended.added for appended in append_many([_to_append(users, batch) for batch in batches])]
 
 
 def _to_append(users: Mapping[str, UserProfile], new: list[Record]) -> Batch:
-    place = new[0].place
-    session = NamedSession(users[place.user_id], place.session_id, place.agent_id, place.source)
-    return Batch(session, [record.message for record in new], place.title)
+    ref = new[0].session
+    session = NamedSession(users[ref.user_id], ref.session_id, ref.agent_id, ref.source)
+    return Batch(session, [record.message for record in new], ref.title)
 
 
-class _Known:
+class _StoredMessages:
     """The stored messages of the records' sessions. Reads no texts and locks no rows, so repeated imports are cheap."""
 
     def __init__(self, users: Sequence[UserProfile], portion: list[list[Record]]) -> None:
-        wanted = {batch[0].place.session_id for batch in portion}
+        wanted = {batch[0].session.session_id for batch in portion}
         names = {user.pk: user.user_id for user in users}
         sessions = Session.objects.filter(user__in=users, session_id__in=wanted)
         self._sessions = {(names[session.user_id], session.session_id): session for session in sessions}
@@ -250,22 +236,22 @@ class _Known:
             if (session := self._session_of(batch))
             for record in batch
         ]
-        self._stored: dict[int | None, SaidById] = defaultdict(dict)
-        for pk, external_id, role, tool_name, said_hash in by_external_ids(sent):
+        self._stored: dict[int | None, ContentById] = defaultdict(dict)
+        for pk, external_id, role, tool_name, said_hash in _by_external_ids(sent):
             # Messages that older versions archived have no hash, and can't be compared.
-            self._stored[pk][external_id] = Said(role, tool_name, said_hash) if said_hash else None
-        self._said: dict[tuple[str, str], SaidById] = {}
+            self._stored[pk][external_id] = Content(role, tool_name, said_hash) if said_hash else None
+        self._said: dict[tuple[str, str], ContentById] = {}
 
     def _session_of(self, batch: list[Record]) -> Session | None:
-        place = batch[0].place
-        return self._sessions.get((place.user_id, place.session_id))
+        ref = batch[0].session
+        return self._sessions.get((ref.user_id, ref.session_id))
 
     def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
         """Return the records of a batch that are missing in its session, and the rejected ones."""
-        place, session = batch[0].place, self._session_of(batch)
+        ref, session = batch[0].session, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
-        said = self._said.setdefault((place.user_id, place.session_id), dict(stored))
-        agreeing, rejected = _agreeing(batch, hashes, said)
+        said = self._said.setdefault((ref.user_id, ref.session_id), dict(stored))
+        agreeing, rejected = _without_conflicts(batch, hashes, said)
         new = [record for record in agreeing if record.message.external_id not in stored]
         if new and session and session.kept_from_sequence:
             new, doubtful = _not_archived(session, new)
@@ -273,26 +259,28 @@ class _Known:
         return new, rejected
 
 
-def by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
+def _by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
     said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
-    return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
+    return Message.objects.with_external_ids(names).values_list(
+        "session_id", "external_id", "role", "tool_name", said_hash
+    )
 
 
-def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
+def _without_conflicts(
+    batch: list[Record], hashes: list[str], known: ContentById
+) -> tuple[list[Record], list[Rejected]]:
     """Return the records to import, and those whose `external_id` belongs to a message with different content.
 
-    Args:
-        batch, hashes: The records of one session, and the hashes of their content.
-        known: The session's messages by `external_id`. This function adds the records of the batch.
+    `known` has the session's messages by `external_id`. This function adds the records of the batch.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
     for record, said_hash in zip(batch, hashes, strict=True):
-        said = Said(record.message.role, record.message.tool_name, said_hash)
+        said = Content(record.message.role, record.message.tool_name, said_hash)
         if known.setdefault(record.message.external_id, said) in (None, said):
             agreeing.append(record)
         else:
-            rejected.append(Rejected(record.where, OTHER_TEXT))
+            rejected.append(Rejected(record.where, CONFLICT))
     return agreeing, rejected
 
 

@@ -117,9 +117,9 @@ class Source:
             start = file.read(CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
         if self.is_zip or start.startswith(b"["):
             return self.elements("item")
-        return self._whole() if start.split(b"\n", 1)[0].strip() == b"{" else self.lines()
+        return self._single_value() if start.split(b"\n", 1)[0].strip() == b"{" else self.lines()
 
-    def _whole(self) -> Iterator[LocatedValue | Rejected]:
+    def _single_value(self) -> Iterator[LocatedValue | Rejected]:
         self._file = self.path.open("rb")
         with self._file:
             text = self._file.read(RECORD_MAX + 1)
@@ -206,11 +206,7 @@ class _ArrayReader:
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
-        """Yield the elements of the array.
-
-        Raises:
-            Unreadable, ValueError, RecursionError: An element can't be read.
-        """
+        """Yield the elements. If one can't be read, raise Unreadable, ValueError or RecursionError."""
         if self._next() != "[":
             raise Unreadable("A JSON array is expected.")
         mark = "["
@@ -231,7 +227,7 @@ class _ArrayReader:
         while True:
             white = WHITE_SPACE.match(self._text, self._at)
             self._at = white.end() if white else self._at
-            if self._at < len(self._text) or not self._read_on():
+            if self._at < len(self._text) or not self._read_more():
                 return self._text[self._at : self._at + 1]
 
     def _value(self) -> Any:
@@ -249,18 +245,17 @@ class _ArrayReader:
                 if end < len(self._text):  # at the end of the text, a number may be incomplete
                     self._at = end
                     return value
-            if not self._read_on():
+            if not self._read_more():
                 raise Unreadable("It is not valid JSON, or the file is truncated.")
 
     def _end_of_values(self) -> int | None:
-        """Return the position where the text exceeds the maximum number of values, or None if it doesn't."""
         if self._has_few_values:
             return None
         most = end_of_values(self._text, VALUES_MAX, self._at)
         self._has_few_values = most is None
         return most
 
-    def _read_on(self) -> bool:
+    def _read_more(self) -> bool:
         """Double the text in memory, so a long value isn't parsed many times. Return False at the end."""
         rest = self._text[self._at :]
         more = self._stream.read(max(CHUNK, min(len(rest), RECORD_MAX + CHUNK - len(rest))))

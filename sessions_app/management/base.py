@@ -10,13 +10,9 @@ from sessions_app.refusals import Refusal
 
 
 class RefusingCommand(BaseCommand):
-    """A command that ends with an error message if it raises a `Refusal`.
+    """A command that ends with an error message if it raises a `Refusal`."""
 
-    Attributes:
-        unchanged: A sentence that the error message adds to the reason.
-    """
-
-    unchanged = ""
+    unchanged = ""  # a sentence to add to the error message
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:

@@ -16,7 +16,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from sessions_app.database.sql import columns, first
+from sessions_app.database.sql import columns, read_first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
@@ -48,10 +48,8 @@ class ApiKeyManager(models.Manager["ApiKey"]):
     ) -> tuple["ApiKey", str]:
         """Create a key. Return it with its text, which can't be retrieved again.
 
-        Args:
-            name: What the key is for.
-            user: The key's person. None for a service key.
-            application: The primary key of a service key's application.
+        A key with a user belongs to the user's application. `application` is the primary key of a service key's
+        application.
         """
         prefix, secret = f"{'u' if user else ''}{secrets.token_hex(6)}", secrets.token_urlsafe(32)
         key = self.create(
@@ -82,7 +80,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
 
     def _with_limits(self, prefix: str) -> "ApiKey | None":
         """Return the key with this prefix, and set whether any custom limits exist."""
-        if (found := first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
+        if (found := read_first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
             return None
         key, more = found
         [key.has_limits] = more

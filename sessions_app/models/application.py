@@ -33,7 +33,6 @@ class ApplicationQuerySet(models.QuerySet["Application"]):
         return found
 
     def are_several(self) -> bool:
-        """Return whether there is more than one. If not, pages and calls don't mention applications."""
         return self.count() > 1
 
 

@@ -25,7 +25,7 @@ from sessions_app.refusals import Refusal
 Number = int | Decimal
 
 
-class Kind(StrEnum):
+class SubjectKind(StrEnum):
     """The kinds of subjects that have limits. Each value is the column that refers to the subject."""
 
     KEY = "key"
@@ -56,7 +56,7 @@ class Amounts:
 class Subject:
     """A key or an application that has limits."""
 
-    kind: Kind
+    kind: SubjectKind
     pk: int
 
 
@@ -86,7 +86,7 @@ class Standing:
     def policy(self, name: str) -> str:
         return f"{self.subject.kind}-{name.replace('_', '-')}"
 
-    def told(self, name: str) -> str:
+    def message(self, name: str) -> str:
         """Return an error message for a limit that is reached."""
         most = f"{self.limits[name]:,} {UNITS[name]} a day"
         return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
@@ -94,7 +94,7 @@ class Standing:
     @property
     def models_used_up(self) -> str:
         """An error message if a limit on model calls is reached, otherwise blank."""
-        return next((self.told(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
+        return next((self.message(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
 
 
 class LimitReached(Refusal):
@@ -103,7 +103,7 @@ class LimitReached(Refusal):
     code, status = "daily_limit", 429
 
     def __init__(self, standing: Standing, name: str) -> None:
-        super().__init__(f"{standing.told(name)} It resets at midnight UTC.")
+        super().__init__(f"{standing.message(name)} It resets at midnight UTC.")
         self.retry_after = seconds_left()
 
 
@@ -134,11 +134,11 @@ class SubjectRow(models.Model):
 
     @property
     def subject(self) -> Subject:
-        kind = Kind.KEY if self.key_id is not None else Kind.APPLICATION
+        kind = SubjectKind.KEY if self.key_id is not None else SubjectKind.APPLICATION
         return Subject(kind, getattr(self, f"{kind}_id"))
 
 
-def _of_one(name: str) -> models.CheckConstraint:
+def _has_one_subject(name: str) -> models.CheckConstraint:
     of_key, of_application = Q(key__isnull=False), Q(application__isnull=False)
     return models.CheckConstraint(condition=(of_key & ~of_application) | (of_application & ~of_key), name=name)
 
@@ -152,7 +152,7 @@ class DailyLimit(SubjectRow):
 
     class Meta:
         constraints = [
-            _of_one("daily_limit_of_one"),
+            _has_one_subject("daily_limit_of_one"),
             models.UniqueConstraint(fields=["key"], name="daily_limit_of_key"),
             models.UniqueConstraint(fields=["application"], name="daily_limit_of_application"),
         ]
@@ -200,7 +200,7 @@ class DailyUsage(SubjectRow):
     objects = DailyUsageQuerySet.as_manager()
 
     class Meta:
-        constraints = [_of_one("daily_usage_of_one")]
+        constraints = [_has_one_subject("daily_usage_of_one")]
         indexes = [
             models.Index(fields=["key", "day"], condition=Q(key__isnull=False), name="daily_usage_of_key"),
             models.Index(
@@ -220,7 +220,7 @@ ORDER BY t.number
 """
 
 
-def _limits(kind: Kind, own: Sequence[Number | None]) -> dict[str, Number]:
+def _limits(kind: SubjectKind, own: Sequence[Number | None]) -> dict[str, Number]:
     """Return the limits that apply: the subject's own, or those in the settings. 0 means no limit."""
     held = {name: value for name, value in zip(UNITS, own, strict=True) if value is not None}
     defaults = {name: getattr(settings.DAILY_LIMITS, f"{kind}_{name}") for name in UNITS}

@@ -37,12 +37,9 @@ FOR KEY SHARE OF person
 
 class EventQuerySet(models.QuerySet["Event"]):
     def note_reading(self, people: Iterable[int], *, actor: str, page: str, address: str) -> None:
-        """Log that an operator read data of people: at most one event per hour, person and page. Uses one statement.
+        """Log that an operator (`actor`) read data of people: at most one event per hour, person and page.
 
-        Args:
-            people: The primary keys of the people whose data the page shows.
-            actor: The operator, as `operator:` and the name.
-            address: The page's path. It contains primary keys, but no other data.
+        `people` are primary keys. `address` is the page's path, which contains primary keys, but no other data.
         """
         now = timezone.now()
         given: dict[str, Any] = {

@@ -23,7 +23,7 @@ from sessions_app.models.user_profile import UserProfile
 SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
 # Looks up each id with its own subquery. With a join, the planner would read all messages of the person.
-_IDS_SENT_AS_SQL = """
+_IDS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
     WHERE session_id = sent.session_id AND user_id = sent.user_id AND external_id = sent.external_id
@@ -38,12 +38,10 @@ _AT_PLACE_SQL = """
 def ids_at_places(*kinds: str) -> str:
     """Return SQL for an array of the ids of a person's messages at some places (session and sequence).
 
-    Uses subqueries, because with a join, the planner may read all messages of a kind. Avoids LATERAL, which doesn't
-    work for distributed messages with row-level security.
-
-    Args:
-        kinds: The kinds of the messages. A place has at most one message of each kind.
+    A place has at most one message of each of these kinds.
     """
+    # Subqueries, because with a join, the planner may read all messages of a kind. No LATERAL, because it doesn't work
+    # for distributed messages with row-level security.
     at_place = ", ".join(_AT_PLACE_SQL.format(kind=kind) for kind in kinds)
     places = "unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)"
     return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
@@ -69,7 +67,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
     def turns(self) -> Self:
         return self.filter(kind=Message.Kind.TURN)
 
-    def believed(self) -> Self:
+    def unretracted(self) -> Self:
         """Return the messages that are not retracted. Engines, contexts and searches never receive any others."""
         return self.filter(retracted_at=None)
 
@@ -77,15 +75,15 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """Return the rows of archived turns. They contain everything except the text."""
         return self.filter(kind=Message.Kind.ARCHIVED)
 
-    def said(self) -> Self:
+    def all_turns(self) -> Self:
         """Return all turns, including archived ones."""
         return self.exclude(kind=Message.Kind.PARTITION)
 
-    def said_at(self, session: Session, **sequences: Any) -> Self:
-        """Return the turns of a session, including archived ones, filtered by sequence. See `said_where`."""
-        return self.filter(session=session, user_id=session.user_id).said_where(**sequences)
+    def all_turns_of(self, session: Session, **sequences: Any) -> Self:
+        """Return the turns of a session, including archived ones, filtered by sequence. See `all_turns_where`."""
+        return self.filter(session=session, user_id=session.user_id).all_turns_where(**sequences)
 
-    def said_where(self, **sequences: Any) -> Self:
+    def all_turns_where(self, **sequences: Any) -> Self:
         """Return the turns, including archived ones, filtered by sequence. Uses the separate indexes of both kinds."""
         return self.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
 
@@ -100,17 +98,13 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """Order messages as in the conversation: by sequence, and each partition event after the turn before it."""
         return self.order_by("sequence", "-kind", "id")
 
-    def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these `external_id`s. Looks up the primary keys with one statement.
-
-        Args:
-            names: For each message, the primary keys of its person and session, and its `external_id`.
-        """
+    def with_external_ids(self, names: Collection[tuple[int, int, str]]) -> Self:
+        """Return the messages with these names: primary keys of the person and session, and `external_id`."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
         with connections[self.db].cursor() as cursor:
-            cursor.execute(_IDS_SENT_AS_SQL, columns)
+            cursor.execute(_IDS_SQL, columns)
             ids = [pk for (pk,) in cursor.fetchall() if pk]
         return self.filter(pk__in=ids) if ids else self.none()
 
@@ -242,13 +236,8 @@ class Message(Searched):
 
     @classmethod
     def turn(cls, session: Session, **fields: Any) -> "Message":
-        """Return a new turn of a session.
-
-        Five times as fast as calling the class, which computes each default. An import creates millions of turns.
-
-        Args:
-            fields: Field values by attribute name. Fields with a constant default may be left out.
-        """
+        """Return a new turn of a session. Fields with a constant default may be left out."""
+        # Five times as fast as calling the class, which computes each default. An import creates millions of turns.
         turn = cls.__new__(cls)
         turn._state = ModelState()
         turn.__dict__.update(_constant_defaults(), session_id=session.pk, user_id=session.user_id, **fields)

@@ -41,9 +41,9 @@ class WordsField(models.Field):  # type: ignore[type-arg]
 
 class SearchedQuerySet(OfPersonQuerySet[Row]):
     def matching(self, text: str) -> Self:
-        """Return the rows that contain all words of `text` in any form; see `lexemes.all_of`."""
+        """Return the rows that contain all words of `text` in any form; see `lexemes.all_words_query`."""
         has_words = "search_vector @@ %s::tsquery"  # without a table name, because subqueries use an alias
-        query = [lexemes.all_of(text)]
+        query = [lexemes.all_words_query(text)]
         return self.filter(RawSQL(has_words, query, output_field=models.BooleanField()))  # noqa: S611 (a parameter)
 
     def unindexed(self) -> Self:

@@ -11,7 +11,7 @@ from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from sessions_app.database.sql import columns, first
+from sessions_app.database.sql import columns, read_first
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
 
@@ -46,7 +46,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
         """Return the person's session with this id, or None. If `locked`, lock it against other writers."""
         sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
-        if (found := first(Session, sql, [user.pk, session_id])) is None:
+        if (found := read_first(Session, sql, [user.pk, session_id])) is None:
             return None
         session, _ = found
         session.user = user
@@ -99,10 +99,8 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def claim_archive(self, pk: int) -> "Session | None":
         """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
 
-        Doesn't block appends, but blocks an erasure of the person.
-
-        Returns:
-            The session. None if another process has claimed it, or it no longer exists.
+        Doesn't block appends, but blocks an erasure of the person. Returns None if another process has claimed the
+        session, or it no longer exists.
         """
         session = next(iter(self.claim_archives([pk])), None)
         return session if session and UserProfile.objects.hold([session.user_id]) else None
@@ -286,15 +284,6 @@ class Session(models.Model):
         self.summarised_sequence = _column(sequence)
 
     @property
-    def embedded_to(self) -> int:
-        """Sequence of the last turn that has a vector, or needs none. −1 if there is none."""
-        return self.embedded_sequence
-
-    @embedded_to.setter
-    def embedded_to(self, sequence: int) -> None:
-        self.embedded_sequence = sequence
-
-    @property
     def wants_digest(self) -> bool:
         """Return whether a load or a context creates a digest first."""
         everywhere = settings.SESSION_COMPACTION.on_request
@@ -304,11 +293,11 @@ class Session(models.Model):
     def begin_live_window(self, sequence: int) -> None:
         """Move the start of the live window forward to this turn."""
         self.live_from_sequence = max(self.live_from_sequence, sequence)
-        live = self.messages.turns().believed().filter(sequence__gte=self.live_from_sequence)
+        live = self.messages.turns().unretracted().filter(sequence__gte=self.live_from_sequence)
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
         self.save(update_fields=["live_from_sequence", "live_tokens"])
 
-    def note_summarised(self, sequence: int) -> None:
+    def record_summary(self, sequence: int) -> None:
         """Record that a summary or a digest covers the turns up to this one."""
         if self.summarized_to < sequence:
             self.summarized_to = sequence

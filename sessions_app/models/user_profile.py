@@ -23,8 +23,8 @@ EDITED = (*DERIVED, "timezone")  # the memory app is notified of changes to thes
 INDEXED_CHARS = 50_000  # maximum characters of a summary to index, because a tsvector is limited to a megabyte
 # The words of the id, which is split at punctuation, and of the summary. Queries search for prefixes of these words.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
-_SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
-WORDS = SearchVector(_SAID, config="simple")
+_SEARCHED_TEXT = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
+WORDS = SearchVector(_SEARCHED_TEXT, config="simple")
 _WORD = re.compile(r"[^\W_]+")
 # PostgreSQL takes this lock on a row when a transaction that added a reference to the row commits. This query takes it
 # earlier. The ORM doesn't support a lock this weak.
@@ -61,7 +61,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def named(self, user_id: str, application: int) -> "UserProfile | None":
         return self.filter(application=application, user_id=user_id).first()
 
-    def told_of(self, text: str) -> Self:
+    def matching(self, text: str) -> Self:
         """Return people whose id or summary contains, for each word of the text, a word that starts with it.
 
         Ignores case. Empty if the text has no words.
@@ -75,18 +75,17 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return self.select_for_update(no_key=True)
 
     def hold(self, pks: Collection[int]) -> set[int]:
-        """Protect people from erasure until the transaction ends, without blocking anything else.
+        """Protect people from erasure until the transaction ends. Return the primary keys of those that exist.
 
-        A transaction that writes rows of a person and acquires other locks must call this first, to avoid deadlocks.
-
-        Returns:
-            The primary keys of the people that exist.
+        Blocks nothing else. A transaction that writes rows of a person and acquires other locks must call this
+        first, to avoid
+        deadlocks.
         """
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_SQL, [list(pks)])
             return {pk for (pk,) in cursor}
 
-    def is_kept(self, pk: int) -> bool:
+    def try_hold(self, pk: int) -> bool:
         """Protect a person from erasure like `hold`, without waiting. Return False if an erasure is running or done."""
         with connection.cursor() as cursor:
             cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
@@ -155,7 +154,7 @@ class UserProfile(models.Model):
             return zoneinfo.ZoneInfo("UTC")
 
 
-def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
+def merge_lists(known: Iterable[str], new: Iterable[str]) -> list[str]:
     """Merge two lists, without case-insensitive duplicates. Keep the newest 50, newest last."""
     merged: dict[str, str] = {}
     for item in (*known, *new):

@@ -1,7 +1,6 @@
 """The declarations of the transcript's personal data."""
 
 from collections import Counter
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db.models import QuerySet
@@ -19,21 +18,30 @@ from sessions_app.models import (
 )
 from sessions_app.people.export import messages
 from sessions_app.people.export_format import File, Name, NotRestored
-from sessions_app.people.import_user import SessionOfMessage, keep_from_first_turn
+from sessions_app.people.import_user import SessionOfMessage, set_first_turns
 from sessions_app.people.provenance import Provenance, declare
 
 
-def _of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> QuerySet[Any]:
-    """Return the rows that refer to one of the person's keys, but not to the person."""
-    return model._base_manager.filter(key__user=user)
+def _of_own_keys(model: type[DailyUsage | DailyLimit], *, not_exported: str, not_retracted: str) -> Provenance:
+    """Declare a table whose rows refer to one of the person's keys, but not to the person."""
 
+    def rows(user: UserProfile) -> QuerySet[Any]:
+        return model._base_manager.filter(key__user=user)
 
-def _erase_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> None:
-    _of_own_keys(model, user).delete()
+    def erase(user: UserProfile) -> None:
+        rows(user).delete()
 
+    def count(user: UserProfile) -> Counter[str]:
+        return Counter({str(model._meta.verbose_name_plural): rows(user).count()})
 
-def _count_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> Counter[str]:
-    return Counter({str(model._meta.verbose_name_plural): _of_own_keys(model, user).count()})
+    return Provenance(
+        model,
+        person="key__user",
+        not_exported=not_exported,
+        not_retracted=not_retracted,
+        erase=erase,
+        count_others=count,
+    )
 
 
 declare(
@@ -47,7 +55,7 @@ declare(
             is_restored=False,  # `import_user` restores the profile separately, before all other rows
         ),
         person="pk",
-        left_alone="it is derived from facts, and is updated when they change",
+        not_retracted="it is derived from facts, and is updated when they change",
     ),
     Provenance(
         Session,
@@ -77,7 +85,7 @@ declare(
             types={"sequence": NonNegativeInt, "kind": Literal["turn", "partition"]},
             missing={"name": ""},
             lines=messages,
-            at_end=keep_from_first_turn,
+            at_end=set_first_turns,
         ),
         is_withdrawn=True,
         is_rewritten=True,
@@ -92,27 +100,13 @@ declare(
         Archive,
         made_of=("session", "first_sequence", "last_sequence"),
         not_exported="its turns are exported",
-        left_alone="archived turns are restored before they are retracted",
+        not_retracted="archived turns are restored before they are retracted",
     ),
     Provenance(
         ApiKey,
         not_exported="it is a credential for this installation, and can't be shown again",
-        left_alone="it is not derived from turns",
+        not_retracted="it is not derived from turns",
     ),
-    Provenance(
-        DailyUsage,
-        person="key__user",
-        not_exported="it counts the calls of a key",
-        left_alone="it contains only numbers",
-        erase=partial(_erase_of_own_keys, DailyUsage),
-        beside=partial(_count_of_own_keys, DailyUsage),
-    ),
-    Provenance(
-        DailyLimit,
-        person="key__user",
-        not_exported="an operator set it",
-        left_alone="it is not derived from turns",
-        erase=partial(_erase_of_own_keys, DailyLimit),
-        beside=partial(_count_of_own_keys, DailyLimit),
-    ),
+    _of_own_keys(DailyUsage, not_exported="it counts the calls of a key", not_retracted="it contains only numbers"),
+    _of_own_keys(DailyLimit, not_exported="an operator set it", not_retracted="it is not derived from turns"),
 )

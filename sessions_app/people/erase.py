@@ -37,7 +37,7 @@ from psycopg.errors import DeadlockDetected
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Conflict
-from sessions_app.retention import archive_files, rewrite
+from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.signals import call_wanted
 from sessions_app.transcript import spool
@@ -65,43 +65,26 @@ class RowsRemain(Exception):
 
 @dataclass(frozen=True)
 class Erased:
-    """The outcome of an erasure.
+    """The outcome of an erasure."""
 
-    Args:
-        erasure_id: Identifies the erasure in the event log. Doesn't identify the person.
-        rows: Number of erased rows and names, by kind.
-        left: Number of remaining rows, by kind. All are zero. Shows which kinds were searched.
-        kept: Number of rows that stay without ids, names and texts, by kind.
-        has_files_left: Whether archive files could not be removed yet. A task retries this.
-    """
-
-    erasure_id: uuid.UUID
-    rows: Counter[str]
-    left: Counter[str]
-    kept: Counter[str]
-    has_files_left: bool = True
+    erasure_id: uuid.UUID  # identifies the erasure in the event log, but not the person
+    rows: Counter[str]  # number of erased rows and names, by kind
+    left: Counter[str]  # number of remaining rows, all zero; shows which kinds were searched
+    kept: Counter[str]  # number of rows that stay without ids, names and texts, by kind
+    has_files_left: bool = True  # whether archive files could not be removed yet; a task retries this
 
     @property
     def receipt(self) -> dict[str, Any]:
         return vars(self) | {"erasure_id": str(self.erasure_id)}
 
 
-def holdings(user: UserProfile) -> Counter[str]:
-    """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind.
-
-    The preview and the event of an erasure show these numbers. One query counts the rows that refer to the profile. The
-    declarations of tables count the others.
-    """
-    return +(_count(_own(), user) + _beside(user))
+def count_erasable_rows(user: UserProfile) -> Counter[str]:
+    """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind."""
+    return +(_count(_lookups_to_profile(), user) + _count_others(user))
 
 
 def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
-    """Erase a person.
-
-    Args:
-        user_id: The application's id of the person.
-        application: The primary key of the application.
-        actor: The actor, as `key:…` or `operator:…`.
+    """Erase a person of an application, which is given by its primary key. The actor is `key:…` or `operator:…`.
 
     Raises:
         UserProfile.DoesNotExist: No person has this id.
@@ -112,9 +95,9 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     try:
         user_pk, erased = _with_retries(partial(_erase_rows, user_id, application, erasure_id, actor))
     except UserProfile.DoesNotExist:
-        spool.forget(user_id, application)
+        spool.remove_person(user_id, application)
         raise
-    spool.forget(user_id, application)  # other hosts discard their spooled messages when they try to store them
+    spool.remove_person(user_id, application)  # other hosts discard their spooled messages when they try to store them
     try:
         remove_archives(user_pk, str(erasure_id))
     except ArchiveError as error:
@@ -143,7 +126,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
         raise OnHold(
             f"{held} sessions of this person are under legal hold. Nothing was erased. Release the holds first."
         )
-    rows, kept = holdings(user), Counter[str]()
+    rows, kept = count_erasable_rows(user), Counter[str]()
     for provenance in declared():
         if provenance.erase and (blanked := provenance.erase(user)):
             kept[_kind(provenance.model)] += blanked
@@ -151,7 +134,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
     for column in (UserProfile._meta.pk, *_columns()):
         _scrub_operators_log(column, user)
     _delete_all(user)
-    erased = Erased(erasure_id, rows, left=_left(user), kept=+kept)
+    erased = Erased(erasure_id, rows, left=_search_again(user), kept=+kept)
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=erased.receipt)
     call_wanted.send(None, function=REMOVE_TASK, args=[user.pk, str(erasure_id)], user_pk=None)
     return user.pk, erased
@@ -173,15 +156,11 @@ def _columns() -> "tuple[ForeignKey[Any, Any], ...]":
     )
 
 
-def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
-    return column.model._base_manager.filter(**{column.name: user.pk})
-
-
 def _kind(model: type[Model]) -> str:
     return str(model._meta.verbose_name_plural)
 
 
-def _own() -> list[Lookup]:
+def _lookups_to_profile() -> list[Lookup]:
     return [(column.model, column.name) for column in _columns()]
 
 
@@ -203,24 +182,20 @@ def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
     return number
 
 
-def _beside(user: UserProfile) -> Counter[str]:
-    """Count the rows that don't refer to the profile, with the functions in the declarations of their tables."""
+def _count_others(user: UserProfile) -> Counter[str]:
     counts = Counter[str]()
     for provenance in declared():
-        if provenance.beside:
-            counts.update(provenance.beside(user))
+        if provenance.count_others:
+            counts.update(provenance.count_others(user))
     return counts
 
 
 def _delete_all(user: UserProfile) -> None:
-    """Delete all rows that refer to the profile, and the profile. Let the database check all references.
-
-    Raises:
-        RowsRemain: Other rows still refer to the person. The message names their table.
-    """
+    """Delete all rows that refer to the profile, and the profile. Raise RowsRemain if others still refer to it."""
     try:
         for column in _columns():
-            _rows(column, user)._raw_delete(connection.alias)
+            rows: QuerySet[Any] = column.model._base_manager.filter(**{column.name: user.pk})
+            rows._raw_delete(connection.alias)
         UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
         connection.check_constraints()
     except IntegrityError as error:
@@ -228,14 +203,10 @@ def _delete_all(user: UserProfile) -> None:
         raise RowsRemain(f"Rows of {table} still refer to the person. Nothing was erased.") from None
 
 
-def _left(user: UserProfile) -> Counter[str]:
-    """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind.
-
-    Raises:
-        RowsRemain: Rows were found. The message names their kinds.
-    """
-    left = _count([*_own(), *((each.model, each.person) for each in declared())], user)
-    left.update(_beside(user))
+def _search_again(user: UserProfile) -> Counter[str]:
+    """Search every declared table, and every table that refers to people. Return zeros by kind, or raise RowsRemain."""
+    left = _count([*_lookups_to_profile(), *((each.model, each.person) for each in declared())], user)
+    left.update(_count_others(user))
     if found := +left:
         raise RowsRemain(f"Rows of these tables would remain: {', '.join(found)}. Nothing was erased.")
     return left
@@ -254,10 +225,7 @@ def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Remove names and texts from the entries of Django's admin log about the person's rows in one table.
-
-    This includes entries about rows that were deleted before, because their owner is unknown.
-    """
+    # Includes entries about rows that were deleted before, because their owner is unknown.
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
@@ -286,16 +254,10 @@ class CannotDelete(Conflict):
 
 
 def delete_session(session: Session, *, actor: str) -> None:
-    """Delete a session in the caller's transaction. Its archive files are deleted after the commit.
+    """Delete a session of the acting user in the caller's transaction, and its archive files after the commit.
 
-    A file that also contains other sessions is rewritten by a job.
-
-    Args:
-        session: A session of the acting user.
-        actor: The actor, for the event log.
-
-    Raises:
-        CannotDelete: It is under legal hold, or is being archived.
+    A file that also contains other sessions is rewritten by a job. Raises CannotDelete if the session is under legal
+    hold, or is being archived.
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:
@@ -311,6 +273,6 @@ def delete_session(session: Session, *, actor: str) -> None:
         payload={"message_count": session.message_count},
     )
     folder = archive_files.folder_of(session)
-    rewrite.remove_archives(session.user_id, session.archives.all())
+    archive_files.remove_archives(session.user_id, session.archives.all())
     session.delete()
     transaction.on_commit(partial(archive_files.remove, folder), robust=True)

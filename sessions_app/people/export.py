@@ -44,18 +44,12 @@ class CannotExport(Refusal):
 
 
 def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[str]:
-    """Write a person's export.
+    """Write a person's export to an empty file. Return the number of rows by file.
 
-    Args:
-        user_id: The application's id of the person.
-        file: An empty file to write to. After an error, its content is not an export.
-        application: The primary key of the application.
-
-    Returns:
-        The number of rows by file.
+    After an error, the content of the file is not an export.
 
     Raises:
-        UserProfile.DoesNotExist: No person has this id.
+        UserProfile.DoesNotExist: The application, given by its primary key, has no person with this id.
         CannotExport: An archive is missing or damaged.
     """
 
@@ -104,15 +98,14 @@ def messages(file: File, exporting: Exporting) -> Iterator[Line]:
     for session in Session.objects.for_user(exporting.user).order_by("id").iterator():
         kept = session.messages.for_user(exporting.user).exclude(kind=Message.Kind.ARCHIVED).in_order()
         archives = [_archived(archive, session, file) for archive in session.archives.all()]
-        yield from heapq.merge(*archives, file.lines_of(kept, exporting), key=_place)
+        yield from heapq.merge(*archives, file.lines_of(kept, exporting), key=_position)
 
 
-def _place(line: Line) -> tuple[int, bool]:
+def _position(line: Line) -> tuple[int, bool]:
     return line["sequence"], line["kind"] == "partition"
 
 
 def _archived(archive: Archive, session: Session, file: File) -> Iterator[Line]:
-    """Yield the turns of an archive. Raise CannotExport if it is missing or damaged."""
     keys = dict(session.moments.values_list("pk", "key"))
     try:
         for line in archive_files.read(archive):

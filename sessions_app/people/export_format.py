@@ -57,19 +57,13 @@ class Exporting:
 
 
 @dataclass
-class Restored:
-    """A row that is being restored.
-
-    Args:
-        columns: The values of the row. Initially the fields of the line.
-        row: The created row, or None.
-        weight: Its approximate size in memory, in bytes.
-    """
+class RestoredRow:
+    """A row that is being restored."""
 
     line: Line
-    columns: dict[str, Any]
-    row: Any = None
-    weight: int = 0
+    columns: dict[str, Any]  # the values of the row; initially the fields of the line
+    row: Any = None  # the created row
+    weight: int = 0  # approximate size in memory, in bytes
 
 
 # --- fields with special values ---
@@ -78,8 +72,7 @@ class Restored:
 class Column:
     """A field with another value in the file than in the table, or with special rules for imports.
 
-    Args:
-        lookup: The lookup of its value in the table. The default is the name.
+    `lookup` is the lookup of its value in the table. The default is the name.
     """
 
     model: Model
@@ -89,13 +82,13 @@ class Column:
     def __init__(self, name: str, lookup: str = "") -> None:
         self.name, self.lookup = name, lookup or name
 
-    def belongs_to(self, model: Model) -> None:
+    def set_model(self, model: Model) -> None:
         self.model = model
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         """Convert values of the table to values of the file, in place."""
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         """Convert values of the file to values of the table, in place. Return the rows to restore."""
         return rows
 
@@ -107,21 +100,18 @@ class NotRestored(Column):
 class Name(Column):
     """An id that is unique among the person's rows. An import skips rows that the person already has."""
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
-        taken = importing.taken(self.model, self.name, [row.line[self.name] for row in rows])
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
+        taken = importing.existing_ids(self.model, self.name, [row.line[self.name] for row in rows])
         return [row for row in rows if row.line[self.name] not in taken]
 
 
 class PublicId(Column):
-    """An id that is unique among all rows.
+    """An id that is unique among all rows. An import skips rows that the person already has."""
 
-    If a row of another person has the id, the restored row gets an id derived from it. An import skips rows that the
-    person already has.
-    """
-
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         user, taken = importing.user, self._owners([row.line[self.name] for row in rows])
         for row in rows:
+            # If a row of another person has the id, derive a new one.
             if taken.get(row.line[self.name], user.pk) != user.pk:
                 row.columns[self.name] = uuid.uuid5(row.line[self.name], user.user_id)
         there = taken | self._owners([row.columns[self.name] for row in rows])
@@ -132,14 +122,10 @@ class PublicId(Column):
         return dict(named.values_list(self.name, "user_id"))
 
 
-class NameOf(Column):
-    """A reference to another row of the person, by its id instead of its primary key.
+class Reference(Column):
+    """A reference in `column` to a row of the table `to`, by that table's field `by` instead of its primary key.
 
-    Args:
-        column: The column with the reference.
-        to: The table that it refers to.
-        by: The field of that table with the id.
-        is_optional: Whether to restore the row if the other row was not restored.
+    `is_optional`: the row is restored even if the other row was not.
     """
 
     is_column = False
@@ -148,12 +134,12 @@ class NameOf(Column):
         super().__init__(name, f"{column}__{by}")
         self._column, self._to, self._by, self._is_optional = column, to, by, is_optional
 
-    def belongs_to(self, model: Model) -> None:
-        super().belongs_to(model)
+    def set_model(self, model: Model) -> None:
+        super().set_model(model)
         named = type_of(self._to._meta.get_field(self._by))
         self.type = named | None if model._meta.get_field(self._column).null else named
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         column = f"{self._column}_id"
         for row in rows:
             row.columns[column] = importing.added[self._to].get((row.line[self.name],))
@@ -165,52 +151,34 @@ class NameOf(Column):
 
 @dataclass(eq=False)
 class File:
-    """A file of an export.
+    """A file of an export. `fields` are the names of its fields in order, separated by spaces."""
 
-    Args:
-        name: The name of the file, without its extension.
-        about: A description of the content, for the README.
-        fields: The names of the fields in their order, separated by spaces.
-        columns: The fields with special values. All others have the value of the table's column.
-        types: Types that are narrower than those of the columns, by field.
-        missing: Values for fields that older exports don't have.
-        former: Fields that only older exports have, separated by spaces. An import ignores them.
-        order: The order of the rows.
-        key: The fields that identify a row in other files.
-        rows: Returns a person's rows, if the file contains only some rows of the table.
-        lines: Yields the lines, if they don't come from the table alone.
-        is_restored: Whether an import restores it.
-        is_newer: Whether the file is missing in older exports.
-        is_former: Whether only older exports have the file.
-        may_be_there: Whether to skip rows that violate a unique constraint.
-        after: Called after each batch of restored rows.
-        at_end: Called after all rows are restored.
-    """
-
-    name: str
+    name: str  # without its extension
     _: KW_ONLY
-    about: str
+    about: str  # for the README
     fields: str
-    columns: tuple[Column, ...] = ()
-    types: Mapping[str, Any] = field(default_factory=dict)
-    missing: Mapping[str, Any] = field(default_factory=dict)
-    former: str = ""
+    columns: tuple[Column, ...] = ()  # fields with special values; the others have the value of the table's column
+    types: Mapping[str, Any] = field(default_factory=dict)  # types that are narrower than those of the columns
+    missing: Mapping[str, Any] = field(default_factory=dict)  # values for fields that older exports don't have
+    former: str = ""  # fields that only older exports have, separated by spaces; an import ignores them
     order: tuple[str, ...] = ("id",)
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # fields that identify a row in other files
+    # If the file contains only some rows of the table: returns those of a person.
     rows: "Callable[[UserProfile], models.QuerySet[Any]] | None" = None
+    # If the lines don't come from the table alone: yields them.
     lines: "Callable[[File, Exporting], Iterator[Line]] | None" = None
-    is_restored: bool = True
-    is_newer: bool = False
-    is_former: bool = False
-    may_be_there: bool = False
-    after: "Callable[[list[Restored], Importing], None] | None" = None
-    at_end: "Callable[[Importing], None] | None" = None
+    is_restored: bool = True  # by an import
+    is_newer: bool = False  # older exports may lack the file
+    is_former: bool = False  # only older exports have the file
+    skip_existing: bool = False  # whether to skip rows that violate a unique constraint
+    after: "Callable[[list[RestoredRow], Importing], None] | None" = None  # called after each batch of restored rows
+    at_end: "Callable[[Importing], None] | None" = None  # called after all rows are restored
     model: Model = field(init=False)
 
-    def belongs_to(self, model: Model) -> None:
+    def set_model(self, model: Model) -> None:
         self.model = model
         for column in self.columns:
-            column.belongs_to(model)
+            column.set_model(model)
 
     @property
     def path(self) -> str:
@@ -236,10 +204,10 @@ class File:
                 column.write(lines, exporting)
             yield from lines
 
-    def restored(self, line: Shape) -> Restored:
+    def restored(self, line: Shape) -> RestoredRow:
         fields = line.model_dump()
         not_columns = {column.name for column in self.columns if not column.is_column} | {*self.former.split()}
-        return Restored(fields, {name: value for name, value in fields.items() if name not in not_columns})
+        return RestoredRow(fields, {name: value for name, value in fields.items() if name not in not_columns})
 
 
 _TYPES: dict[Any, Any] = {

@@ -32,7 +32,7 @@ from sessions_app.bounded_memory import (
 )
 from sessions_app.database.sql import insert_if_missing, insert_raw
 from sessions_app.models import Session, UserProfile
-from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
+from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, Reference, RestoredRow, Shape, batched
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
@@ -57,7 +57,7 @@ class ExportFile:
         self._path, self._archive = path, archive
         self.at = str(path)
 
-    def rows(self, file: File) -> Iterator[Restored]:
+    def rows(self, file: File) -> Iterator[RestoredRow]:
         """Yield the lines of a file as rows to restore. Raise NotAnExport if the file or a line is not valid."""
         if (file.is_newer or file.is_former) and not self.has(file.path):
             return
@@ -118,7 +118,7 @@ class ExportFile:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[ExportFile]:
+def open_export(path: Path) -> Iterator[ExportFile]:
     """Open an export. If it is not valid, raise NotAnExport, now or while it is read."""
     try:
         with path.open("rb") as file, open_zip(file) as archive:
@@ -141,28 +141,22 @@ def opened(path: Path) -> Iterator[ExportFile]:
 
 @dataclass
 class Importing:
-    """An import in progress.
-
-    Args:
-        user: The person that the data are restored to.
-        counts: The number of added rows by file.
-        added: The primary keys of added rows, by table and by their ids in the export.
-        there: The ids of rows that existed before, by table.
-        later: Values to write after other rows are restored, by table and primary key.
-    """
+    """An import in progress."""
 
     export: ExportFile
-    user: UserProfile
-    counts: Counter[str]
+    user: UserProfile  # the person that the data are restored to
+    counts: Counter[str]  # added rows by file
+    # By table: primary keys of added rows by their ids in the export; ids of rows that existed before; and values to
+    # write after other rows are restored, by primary key.
     added: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
-    there: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
+    existing: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
     later: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
 
-    def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
+    def existing_ids(self, model: Model, column: str, names: Collection[str]) -> set[str]:
         """Return which of the ids the person's rows already had before this import."""
         named = model._base_manager.filter(**{"user": self.user, f"{column}__in": names})
         found = {name for name in named.values_list(column, flat=True) if (name,) not in self.added[model]}
-        self.there[model].update((name, True) for name in found)
+        self.existing[model].update((name, True) for name in found)
         return found
 
     def sessions(self) -> Iterator[Session]:
@@ -170,7 +164,6 @@ class Importing:
             yield from Session.objects.for_user(self.user).filter(pk__in=pks)
 
     def restore(self, file: File) -> int:
-        """Restore the rows of a file. Return the number of added rows."""
         count = 0
         for rows in _batches(self.export.rows(file)):
             for column in file.columns:
@@ -186,17 +179,17 @@ class Importing:
             file.at_end(self)
         return count
 
-    def _insert(self, file: File, rows: list[Restored]) -> list[Restored]:
+    def _insert(self, file: File, rows: list[RestoredRow]) -> list[RestoredRow]:
         for row in rows:
             row.row = file.model(user=self.user, **row.columns)
-        if file.may_be_there:
+        if file.skip_existing:
             return [row for row in rows if insert_if_missing(row.row)]
         insert_raw([row.row for row in rows])
         return rows
 
 
-def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
-    batch: list[Restored] = []
+def _batches(rows: Iterable[RestoredRow]) -> Iterator[list[RestoredRow]]:
+    batch: list[RestoredRow] = []
     weight = 0
     for row in rows:
         if batch and (len(batch) == AT_ONCE or weight + row.weight > WEIGHT_MAX):
@@ -209,21 +202,14 @@ def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
 
 
 def import_user(path: Path, *, application: int, user_id: str | None = None) -> Counter[str]:
-    """Restore a person from an export.
+    """Restore a person from an export. Return the number of added rows by kind.
 
-    Args:
-        application: The primary key of the application to restore the person to.
-        user_id: The person's new id. None keeps the id in the export.
-
-    Returns:
-        The number of added rows by kind.
-
-    Raises:
-        NotAnExport: The file is not valid. Nothing was imported.
+    `application` is a primary key. `user_id` is the person's new id; None keeps the id in the export. Raises
+    NotAnExport if the file is not valid. Nothing is imported in this case.
     """
-    with opened(path) as export, transaction.atomic(durable=True):
+    with open_export(path) as export, transaction.atomic(durable=True):
         files = {file.name: file for provenance in declared() for file in provenance.files}
-        importing = _begin(export, files, application, user_id)
+        importing = _restore_profile(export, files, application, user_id)
         for name, file in files.items():
             if file.is_restored:
                 importing.counts[name] = importing.restore(file)
@@ -233,7 +219,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     return importing.counts
 
 
-def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
+def _restore_profile(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
     """Restore the profile, or use an existing one unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
@@ -252,18 +238,18 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
 # --- the transcript ---
 
 
-class SessionOfMessage(NameOf):
+class SessionOfMessage(Reference):
     """The session of a message. The export must contain it."""
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         for row in rows:
             name = row.line[self.name]
-            if (name,) not in importing.added[Session] and name not in importing.there[Session]:
+            if (name,) not in importing.added[Session] and name not in importing.existing[Session]:
                 raise NotAnExport(f"{importing.export.at}: sessions.jsonl doesn't contain the session of this message.")
         return super().read(rows, importing)
 
 
-def keep_from_first_turn(importing: Importing) -> None:
+def set_first_turns(importing: Importing) -> None:
     """Set the first turn of each added session. Turns before it were deleted before the export."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]

@@ -17,51 +17,39 @@ if TYPE_CHECKING:
 
 
 class Provenance:
-    """Declares a table: the person and sources of its rows, and how to export, erase and restore them.
-
-    Args:
-        person: The lookup from a row to its person.
-        made_of: The columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns.
-            Empty for user input and logs.
-        made_by: The names of the processes that create and rebuild the rows.
-        not_exported: Why exports don't contain the rows.
-        address: The start of a row's address in contexts, and the field that follows it. The address leads to the row's
-            page in the admin.
-        is_withdrawn: Whether a retraction removes rows derived from retracted turns.
-        is_rewritten: Whether a retraction rewrites rows that refer to removed rows or contain their text.
-        left_alone: Why a retraction does neither.
-        questions: Returns questions that check, after a retraction, that answers don't repeat the retracted text. Each
-            question comes with the session to ask it in, or None for any session.
-        imported: Called after an import. Queues jobs that rebuild derived data.
-        erase: Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
-            Returns the number of blanked rows, if any.
-        beside: Counts the rows that `erase` removes, by kind.
-    """
+    """Declares a table: the person and sources of its rows, and how to export, erase and restore them."""
 
     def __init__(
         self,
         model: type[Model],
         *files: File,
-        person: str = "user",
+        person: str = "user",  # the lookup from a row to its person
+        # The columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns. Empty for
+        # user input and logs.
         made_of: tuple[str, ...] = (),
-        made_by: tuple[str, ...] = (),
-        not_exported: str = "",
+        made_by: tuple[str, ...] = (),  # the names of the processes that create and rebuild the rows
+        not_exported: str = "",  # why exports don't contain the rows
+        # The start of a row's address in contexts, and the field that follows it. The address leads to the row's page.
         address: tuple[str, str] | None = None,
-        is_withdrawn: bool = False,
-        is_rewritten: bool = False,
-        left_alone: str = "",
+        is_withdrawn: bool = False,  # whether a retraction removes rows derived from retracted turns
+        is_rewritten: bool = False,  # whether it rewrites rows that refer to removed rows or contain their text
+        not_retracted: str = "",  # why a retraction does neither
+        # Returns questions that check, after a retraction, that answers don't repeat the retracted text. Each comes
+        # with the session to ask it in, or None for any session.
         questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
-        imported: "Callable[[Importing], None] | None" = None,
+        imported: "Callable[[Importing], None] | None" = None,  # queues jobs that rebuild derived data after an import
+        # Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
+        # Returns the number of blanked rows, if any.
         erase: Callable[[UserProfile], int | None] | None = None,
-        beside: Callable[[UserProfile], Mapping[str, int]] | None = None,
+        count_others: Callable[[UserProfile], Mapping[str, int]] | None = None,  # counts the rows that `erase` removes
     ) -> None:
         self.model, self.files, self.person = model, files, person
         self.made_of, self.made_by, self.not_exported = made_of, made_by, not_exported
         self.address = address
-        self.is_withdrawn, self.is_rewritten, self.left_alone = is_withdrawn, is_rewritten, left_alone
-        self.questions, self.imported, self.erase, self.beside = questions, imported, erase, beside
+        self.is_withdrawn, self.is_rewritten, self.not_retracted = is_withdrawn, is_rewritten, not_retracted
+        self.questions, self.imported, self.erase, self.count_others = questions, imported, erase, count_others
         for file in files:
-            file.belongs_to(model)
+            file.set_model(model)
 
     def rows(self, user: UserProfile) -> QuerySet[Any]:
         return self.model._base_manager.filter(**{self.person: user.pk})

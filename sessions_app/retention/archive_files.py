@@ -2,9 +2,13 @@
 
 PostgreSQL formats each turn with all its columns, so the turn can be restored exactly. The turns of a session are a
 span of a file, and an `Archive` describes the span. The file may contain spans of other sessions of the person. File
-names consist of primary keys, months and times. A file is never changed. If more turns of a session and month are
-archived, the span is copied to a new file. The content is compressed in blocks, so a turn can be read without unpacking
-everything before it. Any program that supports gzip reads the blocks as one file.
+names consist of primary keys, months and times. The content is compressed in blocks, so a turn can be read without
+unpacking everything before it. Any program that supports gzip reads the blocks as one file.
+
+A file is never changed. If more turns of a session and month are archived, the span is copied to a new file. If a
+session is deleted, restored or copied, no row refers to its old span anymore. Then a job copies the file's other spans
+to a new file (`rewrite_archives`). After a crash, the job is retried, and an unused file may remain. The person's next
+run of retention removes it.
 """
 
 import gzip
@@ -13,9 +17,10 @@ import json
 import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from shutil import copyfileobj
 from tempfile import SpooledTemporaryFile, TemporaryFile
 from typing import IO, Any
@@ -23,12 +28,13 @@ from uuid import uuid4
 
 from django.core.files import File
 from django.core.files.storage import storages
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
 from django.utils import timezone
 
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.models.searched import source_fields
+from sessions_app.signals import call_wanted
 
 COLUMNS = [field.attname for field in source_fields(Message)]
 OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # the columns of the first release with archives
@@ -38,7 +44,7 @@ BLOCK_BYTES = 32_000
 CHUNK_BYTES = 16_000  # bytes to read at a time from a block
 SPAN_CHUNK_BYTES = 64_000  # bytes to read at a time from a span
 SPAN_BYTES = 4_000_000  # bytes of a span to keep in memory while it is checked; the rest goes to a temporary file
-AT_ONCE = 50  # lines fetched at once; a line may have several megabytes
+LINES_PER_PAGE = 50  # lines fetched at once; a line may have several megabytes
 
 # A turn as a line of JSON, and its SHA-256. PostgreSQL computes both, so numbers and times are formatted exactly.
 LINE = Func(
@@ -51,6 +57,9 @@ LINE_SHA256 = Func(
     function="sha256",
     output_field=BinaryField(),
 )
+
+REWRITE_TASK = "sessions_app.tasks.rewrite_archives"
+_REMOVE_SQL = "DELETE FROM sessions_app_archive WHERE id = ANY(%s) AND user_id = %s RETURNING name"
 
 
 class ArchiveError(Exception):
@@ -79,19 +88,13 @@ class TurnsHash:
 
 @dataclass(frozen=True)
 class Span:
-    """The turns of one session and month in a file.
-
-    Args:
-        byte_offset: Where the span starts in the file.
-        sha256: The hash of its bytes.
-        blocks: For each block, the sequence of its first turn, and its offset in the span.
-    """
+    """The turns of one session and month in a file."""
 
     turns: TurnsHash
-    byte_offset: int
+    byte_offset: int  # in the file
     byte_count: int
-    sha256: str
-    blocks: list[tuple[int, int]]
+    sha256: str  # of the bytes
+    blocks: list[tuple[int, int]]  # for each block, the sequence of its first turn, and its offset in the span
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class PackedFile:
     def add(self, lines: Iterable[bytes]) -> Span:
         """Compress lines into a new span. Equal lines give equal bytes. Raise ArchiveError if the disk is full."""
         turns, blocks, sha256, start = TurnsHash(), [], hashlib.sha256(), self.file.tell()
-        with _naming("a temporary file"):
+        with _as_archive_errors("a temporary file"):
             for block in blocks_of(turns.counted(lines), BLOCK_BYTES):
                 blocks.append((json.loads(block[0])["sequence"], self.file.tell() - start))
                 part = gzip.compress(b"".join(line + b"\n" for line in block), LEVEL, mtime=0)
@@ -116,7 +119,7 @@ class PackedFile:
     def copy(self, archive: Archive) -> Span:
         """Verify the span of an archive, and copy it unchanged. Raise ArchiveError if that fails."""
         turns, start = TurnsHash(), self.file.tell()
-        with _naming(archive.name), _span_of(archive) as span:
+        with _as_archive_errors(archive.name), _span_of(archive) as span:
             for _line in turns.counted(_lines(span)):
                 pass
             span.seek(0)
@@ -135,10 +138,10 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
     after = -1
     while True:  # in pages, because a cursor would keep a transaction open while the file is written
-        page = list(lines.filter(sequence__gt=after)[:AT_ONCE])
+        page = list(lines.filter(sequence__gt=after)[:LINES_PER_PAGE])
         for _, line in page:
             yield line.encode()
-        if len(page) < AT_ONCE:
+        if len(page) < LINES_PER_PAGE:
             return
         after = page[-1][0]
 
@@ -146,12 +149,12 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
 @contextmanager
 def new_file() -> Iterator[PackedFile]:
     """Open a new temporary file. If the disk is full, raise ArchiveError, now or when the file is closed."""
-    with _naming("a temporary file"), TemporaryFile() as file:
+    with _as_archive_errors("a temporary file"), TemporaryFile() as file:
         yield PackedFile(file)
 
 
 def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield blocks of lines. A block ends as soon as it has `size` bytes or `most` lines."""
+    """Yield blocks of at least `size` bytes or `most` lines. The last one may be smaller."""
     block: list[bytes] = []
     left = size
     for line in lines:
@@ -167,10 +170,8 @@ def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Ite
 def claim(user_pk: int) -> bool:
     """Claim a person's files: until the transaction ends, no other process writes or sweeps them.
 
-    Doesn't block reads and deletions of the person's sessions, but blocks an erasure of the person.
-
-    Returns:
-        False if another process has claimed the files, or the person no longer exists.
+    Blocks an erasure of the person. Returns False if another process has claimed the files, or the person no longer
+    exists.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
@@ -189,24 +190,18 @@ def name_of(user_pk: int, month: date) -> str:
     return f"{user_pk}/{month:%Y-%m}-{timezone.now():%Y%m%d%H%M%S%f}.jsonl.gz"
 
 
-def folder_of(session: Session) -> str:
-    """Return the name of the folder where earlier versions stored a session's files."""
+def folder_of(session: Session) -> str:  # earlier versions stored the session's files here
     return f"{session.user_id}/{session.pk}"
 
 
 def store(content: PackedFile, name: str) -> str:
-    """Write a file into the storage and read it back. Its name survives a crash only after `sync_folder`.
+    """Write a file into the storage and read it back. Return the name that the storage gave it.
 
-    Args:
-        name: The preferred name.
-
-    Returns:
-        The name that the storage gave it.
-
-    Raises:
-        ArchiveError: The storage fails, or returns different content. In this case, the file is removed.
+    The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage
+    fails or
+    returns different content.
     """
-    with _naming(name):
+    with _as_archive_errors(name):
         content.file.seek(0)
         stored = storages["archive"].save(name, File(content.file))
         try:
@@ -222,7 +217,7 @@ def _read_back(name: str, content: PackedFile) -> None:
     with storages["archive"].open(name) as file:
         for written in content.spans:
             turns = TurnsHash()
-            with _checked(file, written, name) as span:
+            with _verified(file, written, name) as span:
                 for _line in turns.counted(_lines(span)):
                     pass
             if not turns.equal(written.turns):
@@ -230,8 +225,7 @@ def _read_back(name: str, content: PackedFile) -> None:
 
 
 def _sync(name: str) -> None:
-    """Flush a file or folder to disk, if the storage is a local one."""
-    with suppress(NotImplementedError):  # raised by `path` of a storage that is not local
+    with suppress(NotImplementedError):  # raised by `path` of a storage that is not local and can't be synced
         descriptor = os.open(storages["archive"].path(name), os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -242,14 +236,14 @@ def _sync(name: str) -> None:
 def sync_folder(user_pk: int) -> None:
     """Flush the file names in a person's folder to disk if the storage is local. Raise ArchiveError if that fails."""
     for folder in (str(user_pk), ""):
-        with _naming(folder):
+        with _as_archive_errors(folder):
             _sync(folder)
 
 
 def read(archive: Archive) -> Iterator[bytes]:
     """Verify the span of an archive, and yield its lines. Raise ArchiveError if it is missing or damaged."""
     turns = TurnsHash()
-    with _naming(archive.name), _span_of(archive) as span:
+    with _as_archive_errors(archive.name), _span_of(archive) as span:
         yield from turns.counted(_lines(span))
     if turns.count != archive.turn_count:
         raise ArchiveError(f"{archive.name} has {turns.count} turns instead of {archive.turn_count}.")
@@ -259,12 +253,12 @@ def read(archive: Archive) -> Iterator[bytes]:
 def _span_of(archive: Archive) -> Iterator[IO[bytes]]:
     with storages["archive"].open(archive.name) as file:
         file.seek(archive.byte_offset)
-        with _checked(file, archive, archive.name) as span:
+        with _verified(file, archive, archive.name) as span:
             yield span
 
 
 @contextmanager
-def _checked(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
+def _verified(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
     """Read and verify the span at a file's current position, and open it."""
     sha256, left = hashlib.sha256(), written.byte_count
     with SpooledTemporaryFile(SPAN_BYTES) as span:
@@ -285,17 +279,12 @@ def _lines(span: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
-    """Return turns from one block of a file, with all their columns as JSON.
+    """Return turns from the block of a file that starts at this offset, with all their columns as JSON.
 
-    Reads only this block, and only verifies its gzip checksum. This suffices to show turns, but not to delete anything.
-
-    Args:
-        offset: Where the block starts in the file.
-
-    Raises:
-        ArchiveError: The file is missing, or the block is damaged.
+    Reads only this block, and only verifies its gzip checksum. This suffices to show turns, but not to delete
+    anything. Raises ArchiveError if the file is missing, or the block is damaged.
     """
-    with _naming(name):
+    with _as_archive_errors(name):
         lines = _block_at(name, offset).split(b"\n")
         wanted = [line for line in lines if any(b'"sequence":%d,' % sequence in line for sequence in sequences)]
         turns: list[dict[str, Any]] = [json.loads(line) for line in wanted]
@@ -331,19 +320,18 @@ def check(archive: Archive) -> None:
 def discard(names: Iterable[str]) -> None:
     """Remove files, ignoring missing ones. Raise ArchiveError if the storage fails."""
     for name in names:
-        with _naming(name):
+        with _as_archive_errors(name):
             storages["archive"].delete(name)
 
 
 def sweep(user_pk: int, sessions: Collection[Session]) -> None:
     """Remove files of a person that no archive refers to. A crash may have left them.
 
-    The caller must have claimed the person's files and these sessions, because earlier versions stored files in one
-    folder per session.
+    The caller must have claimed the person's files and these sessions.
     """
     folders, files = _listed(str(user_pk))
     there = [f"{user_pk}/{name}" for name in files]
-    for session in sessions:
+    for session in sessions:  # earlier versions stored files in one folder per session
         if str(session.pk) in folders:
             there += _files(folder_of(session))
     named = set(Archive.objects.filter(user_id=user_pk, name__in=there).values_list("name", flat=True))
@@ -351,13 +339,9 @@ def sweep(user_pk: int, sessions: Collection[Session]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder and everything in it.
+    """Remove the folder of a session (`folder_of`), or that of a person, whose name is the person's primary key.
 
-    Args:
-        folder: The folder of a session (`folder_of`), or of a person, whose name is the person's primary key.
-
-    Raises:
-        ArchiveError: The storage fails, or still lists a file.
+    Raises ArchiveError if the storage fails, or still lists a file.
     """
     folders, files = _listed(folder)
     for inner in folders:
@@ -368,7 +352,7 @@ def remove(folder: str) -> None:
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
-    with _naming(folder), suppress(FileNotFoundError):
+    with _as_archive_errors(folder), suppress(FileNotFoundError):
         return storages["archive"].listdir(folder)
     return [], []
 
@@ -378,7 +362,68 @@ def _files(folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in files] + [name for inner in folders for name in _files(f"{folder}/{inner}")]
 
 
-def refusal() -> str:
+# --- removing turns from files ---
+
+
+class ArchivesChanged(Exception):
+    """The archive of another session was removed while its file was rewritten."""
+
+
+def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
+    """Delete archives of a person in the caller's transaction. Their turns are removed from files after the commit."""
+    with connection.cursor() as cursor:
+        # Returns the current file names, because another transaction may just have rewritten a file.
+        cursor.execute(_REMOVE_SQL, [list(archives.values_list("pk", flat=True)), user_pk])
+        names = {name for (name,) in cursor}
+    remove_unused_spans(user_pk, names)
+
+
+def remove_unused_spans(user_pk: int, names: Collection[str]) -> None:
+    """After this transaction commits, remove the unused spans of these files, and files with only unused spans."""
+    rows = Archive.objects.filter(user_id=user_pk, name__in=names)
+    shared = set(rows.values_list("name", flat=True)) if names else set()
+    if shared:
+        call_wanted.send(None, function=REWRITE_TASK, args=[user_pk, sorted(shared)], user_pk=user_pk)
+    transaction.on_commit(partial(discard, set(names) - shared), robust=True)
+
+
+def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
+    """Rewrite a person's files to remove spans that no row refers to. Raise ArchiveError if that fails."""
+    for name in names:
+        while not _try_rewrite(user_pk, name):
+            pass
+
+
+def _try_rewrite(user_pk: int, name: str) -> bool:
+    try:
+        with transaction.atomic(), ExitStack() as undo:
+            if wait_and_claim(user_pk):
+                _rewrite(user_pk, name, undo)
+            undo.pop_all()
+    except ArchivesChanged:
+        return False
+    return True
+
+
+def _rewrite(user_pk: int, name: str, undo: ExitStack) -> None:
+    archives = list(Archive.objects.filter(user_id=user_pk, name=name).order_by("byte_offset"))
+    if archives:
+        with new_file() as file:
+            spans = [file.copy(archive) for archive in archives]
+            new = store(file, name_of(user_pk, archives[0].month))
+        undo.callback(discard, [new])
+        sync_folder(user_pk)
+        for archive, span in zip(archives, spans, strict=True):
+            row = Archive.objects.filter(pk=archive.pk, user_id=user_pk, name=name)
+            if not row.update(name=new, byte_offset=span.byte_offset):
+                raise ArchivesChanged
+    transaction.on_commit(partial(discard, [name]), robust=True)
+
+
+# --- the storage ---
+
+
+def storage_error() -> str:
     """Test the storage by writing, reading and removing a small file. Return the error, or a blank string."""
     try:
         with new_file() as content:
@@ -390,7 +435,7 @@ def refusal() -> str:
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _as_archive_errors(name: str) -> Iterator[None]:
     """Convert the errors of any storage to an `ArchiveError` with the name of the file."""
     try:
         yield

@@ -49,22 +49,17 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")
 
 
 def read_archived(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, str]:
-    """Read the texts of archived turns, with one query, and one read per block.
+    """Read the texts of archived turns of a person, with one query, and one read per block.
 
-    Args:
-        user: The owner of the turns. Other people's turns are not found.
-
-    Returns:
-        The texts by place, except those of turns that aren't archived or whose file can't be read.
+    Returns the texts by place, except those of turns that aren't archived or whose file can't be read.
     """
     return {place: turn["content"] for place, turn in _turns(user, places, SECONDS).items()}
 
 
 def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Message]:
-    """Set the text, payload and metadata of archived messages, in memory only.
+    """Set the text, payload and metadata of archived messages, in memory only. Return all messages.
 
-    Returns:
-        The messages. Those whose file can't be read have the text `UNREADABLE`.
+    Those whose file can't be read get the text `UNREADABLE`.
     """
     archived = _archived(messages)
     turns = _turns(user, archived.keys(), SECONDS)
@@ -74,14 +69,9 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
-    """Set the texts of archived messages like `with_text`, with more time. For jobs, which need the texts.
+    """Set the texts of archived messages of one session like `with_text`, with more time. Jobs need the texts.
 
-    Args:
-        user: The owner of the messages.
-        messages: The messages of one session, in order.
-
-    Returns:
-        The messages with text, and the ranges of the other messages, by first and last sequence.
+    Returns the messages with text, and the ranges of the other messages, by first and last sequence.
     """
     found = list(messages)
     archived = _archived(found)

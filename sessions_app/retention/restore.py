@@ -13,7 +13,6 @@ from sessions_app.models import Archive, Event, Session
 from sessions_app.models.message import Message
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
-from sessions_app.retention.rewrite import remove_archives
 
 LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # approximate
@@ -28,7 +27,7 @@ _FROM_FILE = {
     "arrived_at": "COALESCE(turn.arrived_at, now())",
     "name": "COALESCE(turn.name, '')",
 }
-_PUT_BACK_SQL = f"""
+_RESTORE_SQL = f"""
 INSERT INTO sessions_app_message AS message ({_COLUMNS})
 SELECT {", ".join(_FROM_FILE.get(column, f"turn.{column}") for column in archive_files.COLUMNS)}
 FROM json_populate_recordset(NULL::sessions_app_message, %s::json) turn
@@ -38,7 +37,7 @@ ON CONFLICT ON CONSTRAINT sessions_app_message_pkey DO UPDATE SET
     said_hash = NULL
 WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (excluded.session_id, excluded.user_id)
 """  # noqa: S608 (columns of our own)
-_IS_THERE = "{}: the session already has one of the archived turns, or another turn with the same external_id."
+_PLACE_TAKEN = "{}: the session already has one of the archived turns, or another turn with the same external_id."
 
 
 class CannotRestore(Conflict):
@@ -52,10 +51,7 @@ class Restored:
 
 
 def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
-    """Restore archived turns, and remove them from their files.
-
-    Args:
-        month: The first day of the month. None for all months.
+    """Restore archived turns, and remove them from their files. `month` is the first day of a month, or None for all.
 
     Raises:
         CannotRestore: There is no archive, a turn's place is taken, or retention is processing the session.
@@ -69,7 +65,7 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
             archive_files.check(archive)
         locked = Session.objects.locked().get(pk=session.pk)
         for archive in archives:
-            put_back(archive)
+            restore_turns(archive)
         _reopen(locked, archives)
         return _finish(locked, archives, actor)
 
@@ -83,28 +79,26 @@ def _archives(session: Session, month: date | None) -> list[Archive]:
     return found
 
 
-def put_back(archive: Archive) -> None:
+def restore_turns(archive: Archive) -> None:
     """Write the turns of an archive into the table, in the caller's transaction.
 
-    Raises:
-        CannotRestore: A turn's place is taken.
-        ArchiveError: The file is missing or damaged.
+    Raises CannotRestore if a turn's place is taken, or ArchiveError if the file is missing or damaged.
     """
     with connection.cursor() as cursor:
         for lines in archive_files.blocks_of(archive_files.read(archive), BYTES_AT_ONCE, LINES_AT_ONCE):
             rows = (b"[" + b",".join(lines) + b"]").decode()
             try:
-                cursor.execute(_PUT_BACK_SQL, [rows])
+                cursor.execute(_RESTORE_SQL, [rows])
             except IntegrityError:
-                raise CannotRestore(_IS_THERE.format(archive.name)) from None
+                raise CannotRestore(_PLACE_TAKEN.format(archive.name)) from None
             if cursor.rowcount != len(lines):
-                raise CannotRestore(_IS_THERE.format(archive.name))
+                raise CannotRestore(_PLACE_TAKEN.format(archive.name))
 
 
 def _reopen(session: Session, archives: list[Archive]) -> None:
     first = archives[0].first_sequence
     session.kept_from_sequence = min(session.kept_from_sequence, first)
-    session.embedded_to = min(session.embedded_to, first - 1)  # some restored turns may have no vector
+    session.embedded_sequence = min(session.embedded_sequence, first - 1)  # some restored turns may have no vector
     session.restored_at = timezone.now()
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 
@@ -112,7 +106,7 @@ def _reopen(session: Session, archives: list[Archive]) -> None:
 def _finish(session: Session, archives: list[Archive], actor: str) -> Restored:
     names = {archive.name for archive in archives}
     restored = Restored(len(names), sum(archive.turn_count for archive in archives))
-    remove_archives(session.user_id, session.archives.filter(pk__in=[archive.pk for archive in archives]))
+    archive_files.remove_archives(session.user_id, session.archives.filter(pk__in=[archive.pk for archive in archives]))
     Event.objects.create(
         type="archive_restored",
         actor=actor,

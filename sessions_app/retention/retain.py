@@ -26,15 +26,14 @@ from sessions_app.models import Archive, Event, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError, Span, TurnsHash
-from sessions_app.retention.rewrite import let_go
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 50_000  # per page; a person's sessions on a page are processed together
 SESSIONS_TOGETHER = 50
 TURNS_TOGETHER = 2_000  # maximum turns of sessions that are processed together; a longer session is alone
-TAKEN_AT_ONCE = 1_000
-WRITTEN = (  # fields of an existing archive to update
+REMOVED_AT_ONCE = 1_000
+UPDATED_FIELDS = (  # fields of an existing archive to update
     "name",
     "byte_offset",
     "byte_count",
@@ -55,27 +54,16 @@ class SessionChanged(Exception):
 
 @dataclass(frozen=True)
 class Retained:
-    """The result of a run.
+    """The result of a run."""
 
-    Args:
-        sessions: Sessions that turns were removed from.
-        archived_turns: Turns whose text was moved from the transcript to an archive.
-        archived_bytes: Number of bytes by which archives grew.
-        deleted_turns: Turns that were permanently deleted.
-        overdue_sessions: Sessions with turns past the retention period that memory doesn't cover yet. These turns stay.
-        held_sessions: Sessions with such turns that are under legal hold.
-        failed_sessions: Sessions left unchanged because the storage failed.
-        failures: A sentence for each of the first failed sessions.
-    """
-
-    sessions: int = 0
-    archived_turns: int = 0
-    archived_bytes: int = 0
-    deleted_turns: int = 0
-    overdue_sessions: int = 0
-    held_sessions: int = 0
-    failed_sessions: int = 0
-    failures: tuple[str, ...] = ()
+    sessions: int = 0  # sessions that turns were removed from
+    archived_turns: int = 0  # turns whose text was moved from the transcript to an archive
+    archived_bytes: int = 0  # number of bytes by which archives grew
+    deleted_turns: int = 0  # turns that were permanently deleted
+    overdue_sessions: int = 0  # sessions with turns past the retention period that memory doesn't cover yet, which stay
+    held_sessions: int = 0  # sessions with such turns that are under legal hold
+    failed_sessions: int = 0  # sessions left unchanged because the storage failed
+    failures: tuple[str, ...] = ()  # a sentence for each of the first failed sessions
     seconds: float = 0.0
 
     def __add__(self, other: "Retained") -> "Retained":
@@ -99,16 +87,15 @@ class Retained:
 def retain(*, dry_run: bool = False) -> Retained:
     """Archive or delete turns that are past the retention period and already in memory.
 
-    Args:
-        dry_run: Find and count the same turns, but change nothing.
+    `dry_run`: find and count the same turns, but change nothing.
     """
     started = time.monotonic()
     retained = Retained()
     if settings.RETENTION.action == "off":
         return retained
     before = timezone.now() - timedelta(days=settings.RETENTION.transcript_days)
-    for user_pk, sessions in _together(before):
-        retained += _retain_together(user_pk, sessions, before, dry_run=dry_run)
+    for user_pk, sessions in _groups(before):
+        retained += _retain_group(user_pk, sessions, before, dry_run=dry_run)
     retained += Retained(seconds=round(time.monotonic() - started, 3))
     if not dry_run:
         Event.objects.create(type="memory_compaction_completed", actor=ACTOR, payload=retained.counts())
@@ -135,7 +122,7 @@ UNION ALL SELECT max(id), NULL, count(*) FROM kept
 
 
 def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield pages of sessions whose first turn arrived before this time, and whose turns were not restored since.
+    """Yield pages of sessions whose first turn arrived before this time, and that were not restored since.
 
     Each item has the primary keys of the session and its person, and the session's number of turns.
     """
@@ -148,7 +135,7 @@ def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
         yield rows
 
 
-def _together(before: datetime) -> Iterator[tuple[int, list[int]]]:
+def _groups(before: datetime) -> Iterator[tuple[int, list[int]]]:
     """Yield the primary keys of a person, and of the person's sessions to process together."""
     for page in _pages(before):
         for user_pk, theirs in groupby(page, key=itemgetter(1)):
@@ -173,25 +160,17 @@ def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class RemovableTurns:
-    """The oldest turns of a session, up to the first one that must stay.
-
-    Args:
-        end: The sequence of the first turn that must stay.
-        is_overdue: Whether the turn at `end` is also past the retention period.
-    """
+    """The oldest turns of a session, up to the first one that must stay."""
 
     session: Session
     turns: MessageQuerySet
-    end: int
-    is_overdue: bool
+    end: int  # the sequence of the first turn that must stay
+    is_overdue: bool  # whether that turn is also past the retention period
 
 
-def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
-    """Archive or delete turns of a person's sessions in one transaction.
-
-    If that fails, retry with each session alone, so that one session doesn't block the others.
-    """
-    take = _TAKE[settings.RETENTION.action]
+def _retain_group(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
+    """Archive or delete turns of a person's sessions in one transaction. If that fails, retry each session alone."""
+    remove = _ACTIONS[settings.RETENTION.action]
     try:
         with transaction.atomic():
             if not archive_files.claim(user_pk):  # another run is processing the person
@@ -199,15 +178,15 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
             sessions = Session.objects.claim_archives(pks)
             held = sum(session.legal_hold for session in sessions)
             removable = [_removable_turns(session, before) for session in sessions if _is_removable(session, before)]
-            retained = Retained(held_sessions=held) + take(removable, dry_run=dry_run)
+            retained = Retained(held_sessions=held) + remove(removable, dry_run=dry_run)
     except (SessionChanged, ArchiveError) as error:
         if len(pks) > 1:
-            return sum((_retain_together(user_pk, [pk], before, dry_run=dry_run) for pk in pks), Retained())
-        return _left(pks[0], error, dry_run=dry_run)
+            return sum((_retain_group(user_pk, [pk], before, dry_run=dry_run) for pk in pks), Retained())
+        return _unchanged(pks[0], error, dry_run=dry_run)
     overdue = [each.session for each in removable if each.is_overdue]
     if not dry_run:
         for session in overdue:
-            _ask_for_settling(session)
+            _request_settling(session)
     return retained + Retained(overdue_sessions=len(overdue))
 
 
@@ -217,7 +196,7 @@ def _is_removable(session: Session, before: datetime) -> bool:
     return not session.legal_hold and not is_restored
 
 
-def _ask_for_settling(session: Session) -> None:
+def _request_settling(session: Session) -> None:
     with transaction.atomic():
         if Session.objects.claim_archive(session.pk):  # the session may have been deleted
             turns_overdue.send(sender=Session, session=session)
@@ -235,8 +214,7 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
     return RemovableTurns(session, turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
-def _left(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> Retained:
-    """Log why a session is unchanged, and return the result."""
+def _unchanged(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> Retained:
     if isinstance(error, SessionChanged):
         logger.info("session left for the next run", session=pk, reason=str(error))
         return Retained()
@@ -264,9 +242,9 @@ def _delete(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
     if going and not dry_run:
         _lock([each.session for each, _ in going])
         for each, count in going:
-            if _take_out(each.turns, MessageQuerySet.delete_unread).count != count:
+            if _remove_turns(each.turns, MessageQuerySet.delete_unread).count != count:
                 raise SessionChanged("turns changed")
-        _keep_rest([each for each, _ in going])
+        _set_first_turns([each for each, _ in going])
     return Retained(sessions=len(going), deleted_turns=sum(counts))
 
 
@@ -281,34 +259,26 @@ def _lock(sessions: Sequence[Session]) -> None:
             raise SessionChanged("its turns must stay")
 
 
-def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> TurnsHash:
-    """Remove turns of a locked session from its transcript.
+def _remove_turns(turns: MessageQuerySet, remove: Callable[[MessageQuerySet], int]) -> TurnsHash:
+    """Remove turns of a locked session. Return their hash. Raise SessionChanged if a turn has just changed.
 
-    Args:
-        take: Removes a batch of turns, and returns their number.
-
-    Returns:
-        A hash of the removed turns.
-
-    Raises:
-        SessionChanged: A turn has just changed.
+    `remove` removes a batch of turns, and returns their number.
     """
-    taken, after = TurnsHash(), -1
+    removed, after = TurnsHash(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
     rows = hashed.values_list("sequence", "sha256")
-    while batch := list(rows.filter(sequence__gt=after)[:TAKEN_AT_ONCE]):
+    while batch := list(rows.filter(sequence__gt=after)[:REMOVED_AT_ONCE]):
         for _sequence, sha256 in batch:
-            taken.add(bytes(sha256))
+            removed.add(bytes(sha256))
         first, after = batch[0][0], batch[-1][0]
-        if take(turns.filter(sequence__range=(first, after))) != len(batch):
+        if remove(turns.filter(sequence__range=(first, after))) != len(batch):
             raise SessionChanged("turns changed")
-        if len(batch) < TAKEN_AT_ONCE:
+        if len(batch) < REMOVED_AT_ONCE:
             break
-    return taken
+    return removed
 
 
-def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
-    """Record which turn is now the first of each transcript."""
+def _set_first_turns(removed: Sequence[RemovableTurns]) -> None:
     for each in removed:
         each.session.kept_from_sequence = each.end
     Session.objects.bulk_update([each.session for each in removed], ["kept_from_sequence"])
@@ -319,28 +289,21 @@ def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
 
 @dataclass
 class MonthOfTurns:
-    """The removable turns of one session and month. They are written to one span of a file.
-
-    Args:
-        month: The first day of the month.
-        old: The existing archive of this month, if any.
-        added: The hash of the turns that were written.
-    """
+    """The removable turns of one session and month. They are written to one span of a file."""
 
     session: Session
-    month: date
+    month: date  # the first day
     turns: MessageQuerySet
     first_sequence: int
     last_sequence: int
-    old: Archive | None
-    added: TurnsHash = field(default_factory=TurnsHash)
+    old: Archive | None  # the existing archive of this month
+    added: TurnsHash = field(default_factory=TurnsHash)  # the hash of the turns that were written
 
     def lines(self) -> Iterator[bytes]:
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
-    def grown_to(self, span: Span) -> Retained:
-        """Return how many turns and bytes the archive has grown by."""
+    def growth(self, span: Span) -> Retained:
         before = self.old.byte_count if self.old else 0
         return Retained(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
 
@@ -362,8 +325,8 @@ class MonthOfTurns:
 
 
 def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
-    """Split turns by month. A month's turns need not be consecutive, because times may be in any order."""
     session, turns = removable.session, removable.turns
+    # A month's turns need not be consecutive, because times may be in any order.
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
     ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
     old = {archive.month: archive for archive in session.archives.all()}
@@ -394,11 +357,11 @@ def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
                     name = archive_files.store(file, archive_files.name_of(user_pk, month))
                     undo.callback(archive_files.discard, [name])
                     written += [(part, part.archive(name, span)) for part, span in spans]
-            retained = sum((part.grown_to(span) for part, span in spans), retained)
+            retained = sum((part.growth(span) for part, span in spans), retained)
         if not dry_run:
             archive_files.sync_folder(user_pk)
             _replace(user_pk, [each.session for each in going], written)
-            _keep_rest(going)
+            _set_first_turns(going)
         undo.pop_all()
     return retained
 
@@ -407,15 +370,15 @@ def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[
     """Record the new files, and remove archived texts from the table. Raise SessionChanged if turns have changed."""
     _lock(sessions)
     for part, _row in written:
-        if not _take_out(part.turns, MessageQuerySet.archive).equal(part.added):
+        if not _remove_turns(part.turns, MessageQuerySet.archive).equal(part.added):
             raise SessionChanged("turns changed")
     Archive.objects.bulk_create(
         [row for _part, row in written],
         update_conflicts=True,  # the session may already have an archive of this month
         unique_fields=["session", "month"],
-        update_fields=WRITTEN,
+        update_fields=UPDATED_FIELDS,
     )
-    let_go(user_pk, {part.old.name for part, _row in written if part.old})
+    archive_files.remove_unused_spans(user_pk, {part.old.name for part, _row in written if part.old})
 
 
-_TAKE: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}
+_ACTIONS: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}

@@ -5,7 +5,6 @@ django-otp stores both, throttles guesses, and accepts each code once. A login h
 """
 
 from base64 import b32encode
-from functools import partial
 
 import django_otp
 import segno
@@ -18,7 +17,7 @@ from django.http import HttpRequest
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
 
-from sessions_app.clock import Times, put_back
+from sessions_app.clock import TimeColumn, correct_times
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event
 
@@ -27,18 +26,14 @@ RECOVERY_CODES = 10
 DIGITS = 6
 SET_UP_SECONDS = 3600  # time in which a new key must be confirmed
 # Corrected before a code is checked. Otherwise, a failed attempt dated in the future would block correct codes.
-TIMES = [Times(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
+TIMES = [TimeColumn(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
 _SALT = "second-factor"
 
 
-class Offer:
-    """A key that a login can confirm as its second factor. It is not stored until a correct code is entered.
+class UnconfirmedKey:
+    """A key that a login can confirm as its second factor. It is not stored until a correct code is entered."""
 
-    Args:
-        key: The key in hexadecimal. The default is a new key.
-    """
-
-    def __init__(self, login: User, key: str = "") -> None:
+    def __init__(self, login: User, key: str = "") -> None:  # the key in hexadecimal; by default a new one
         self.login, self.key = login, key or default_key()
         self._device = TOTPDevice(user=login, key=self.key, name=NAME, confirmed=False)
 
@@ -48,7 +43,7 @@ class Offer:
         return signing.dumps([self.login.pk, self.key], salt=_SALT)
 
     @classmethod
-    def from_form(cls, login: User, signed: str) -> "Offer | None":
+    def from_form(cls, login: User, signed: str) -> "UnconfirmedKey | None":
         """Return the offer from a submitted form. None if it belongs to another login, or is too old."""
         try:
             whose, key = signing.loads(signed, salt=_SALT, max_age=SET_UP_SECONDS)
@@ -68,10 +63,10 @@ class Offer:
         return " ".join(letters[start : start + 4] for start in range(0, len(letters), 4))
 
     @transaction.atomic
-    def take(self, code: str) -> TOTPDevice | None:
+    def confirm(self, code: str) -> TOTPDevice | None:
         """Set up and return the second factor, or return None if the code is wrong or the login already has one."""
         User.objects.select_for_update().get(pk=self.login.pk)
-        if has_one(self.login):
+        if is_set_up(self.login):
             return None
         self._device.save()
         if not self._device.verify_token(code):
@@ -88,18 +83,16 @@ def login_of(request: HttpRequest) -> User:
     return request.user
 
 
-def set_up() -> "QuerySet[TOTPDevice]":
-    """Return the second factors that are in use."""
+def confirmed_devices() -> "QuerySet[TOTPDevice]":
     devices: QuerySet[TOTPDevice] = TOTPDevice.objects.filter(confirmed=True)
     return devices
 
 
-def has_one(login: User) -> bool:
-    return set_up().filter(user=login).exists()
+def is_set_up(login: User) -> bool:
+    return confirmed_devices().filter(user=login).exists()
 
 
 def is_verified(request: HttpRequest) -> bool:
-    """Return whether a code was entered in this session."""
     return bool(request.user.is_verified())  # type: ignore[union-attr]
 
 
@@ -110,12 +103,12 @@ def is_required() -> bool:
 def verify(request: HttpRequest, code: str) -> bool:
     """Verify the session with a code from the app, or with a recovery code, which works once."""
     with unlimited():  # the query reads the devices of all logins
-        put_back(TIMES)
+        correct_times(TIMES)
     login, code = login_of(request), "".join(code.split()).lower()
     kind = TOTPDevice if len(code) == DIGITS and code.isdecimal() else StaticDevice
     for device in kind.objects.filter(user=login, confirmed=True):
         if django_otp.verify_token(login, device.persistent_id, code):
-            enter(request, device)
+            mark_verified(request, device)
             if kind is StaticDevice:
                 _log("recovery_code_used", login.get_username(), left=recovery_codes_left(login))
             return True
@@ -123,7 +116,7 @@ def verify(request: HttpRequest, code: str) -> bool:
     return False
 
 
-def enter(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
+def mark_verified(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
     """Mark the session as verified, and change the session key, so a stolen key becomes useless."""
     request.session.cycle_key()
     django_otp.login(request, device)
@@ -139,12 +132,8 @@ def new_recovery_codes(login: User) -> list[str]:
     device, _ = StaticDevice.objects.get_or_create(user=login, name=NAME)
     device.token_set.all().delete()
     codes = [StaticToken.random_token() for _ in range(RECOVERY_CODES)]
-    StaticToken.objects.bulk_create(map(partial(_token, device), codes))
+    StaticToken.objects.bulk_create(StaticToken(device=device, token=code) for code in codes)
     return codes
-
-
-def _token(device: StaticDevice, code: str) -> StaticToken:
-    return StaticToken(device=device, token=code)
 
 
 @unlimited()  # events of logins are site-wide
@@ -156,7 +145,7 @@ def remove(login: User, *, actor: str) -> None:
     Event.objects.create(type="second_factor_removed", actor=actor, payload={"login": login.get_username()})
 
 
-def note_set_up(login: User) -> None:
+def log_setup(login: User) -> None:
     _log("second_factor_set_up", login.get_username())
 
 

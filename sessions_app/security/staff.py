@@ -20,17 +20,11 @@ from sessions_app.refusals import Conflict, Refusal
 
 @dataclass(frozen=True)
 class Role:
-    """A named set of permissions.
-
-    Args:
-        group: The group that has the permissions. `migrate` sets them.
-        may: A sentence about what the role allows.
-        may_not: A sentence about what it doesn't allow.
-    """
+    """A named set of permissions."""
 
     name: str
-    group: str
-    may: str
+    group: str  # has the permissions, which `migrate` sets
+    may: str  # what the role allows
     may_not: str = ""
 
 
@@ -77,8 +71,7 @@ def state_of(login: User) -> str:
     return "active" if login.has_usable_password() else "invited"
 
 
-def everybody() -> QuerySet[User]:
-    """Return all logins ordered by name, with the rows that their roles depend on."""
+def all_logins() -> QuerySet[User]:
     return User.objects.prefetch_related("groups", "limits__application").order_by("username")
 
 
@@ -91,30 +84,23 @@ def invite(
 ) -> User:
     """Create a login without a password.
 
-    Args:
-        username: An unused name.
-        role: The name of one of `ROLES`.
-        actor: The inviting operator, as `operator:` and the name.
-        email: Stored only. No email is sent.
-        applications: The applications that the login is limited to. Empty for no limit.
-
-    Raises:
-        Conflict: A login with this name exists, ignoring case.
+    The email address is only stored. No applications means no limit. Raises Conflict if a login with this name
+    exists, ignoring case.
     """
     if User.objects.filter(username__iexact=username).exists():
         raise Conflict(f"username: the login {username} already exists. Choose another name.")
     login = User.objects.create_user(username, email, is_staff=True)
     LoginLimit.objects.bulk_create(LoginLimit(login=login, application=one) for one in applications)
-    _put_in(login, role)
+    _set_role(login, role)
     _log("login_invited", actor, login, role=role)
     return login
 
 
-def invitation_to(login: User) -> str:
+def invitation_token(login: User) -> str:
     return f"{login.pk}-{default_token_generator.make_token(login)}"
 
 
-def invited_by(token: str) -> User | None:
+def login_of_invitation(token: str) -> User | None:
     """Return the login that may set its password with a token. None if the token is not valid."""
     pk, _, signed = token.partition("-")
     try:
@@ -126,9 +112,9 @@ def invited_by(token: str) -> User | None:
 
 
 @transaction.atomic
-def join(token: str, password: str) -> User | None:
+def accept_invitation(token: str, password: str) -> User | None:
     """Set the password of an invited login, and return the login. None if the token is not valid."""
-    login = invited_by(token)
+    login = login_of_invitation(token)
     # If two requests use the link at the same time, only one of them still finds the unusable password.
     unused = User.objects.filter(pk=login.pk, password=login.password) if login else User.objects.none()
     if login is None or not unused.update(password=make_password(password)):
@@ -140,7 +126,7 @@ def join(token: str, password: str) -> User | None:
 @transaction.atomic
 def invite_again(login: User, *, by: User) -> None:
     """Reset a login's password. The old password and earlier links are no longer valid."""
-    _refuse_own_and_higher(login, by)
+    _check_may_change(login, by)
     login.set_unusable_password()
     login.save(update_fields=["password"])
     _log("login_invited_again", _actor(by), login)
@@ -150,31 +136,31 @@ def invite_again(login: User, *, by: User) -> None:
 
 
 @transaction.atomic
-def give_role(login: User, role: str, *, by: User) -> None:
+def set_role(login: User, role: str, *, by: User) -> None:
     """Replace a login's role, but not its other groups. Raise ChangeNotAllowed if the operator may not."""
-    _refuse_own_and_higher(login, by)
+    _check_may_change(login, by)
     if login.is_superuser:
         raise ChangeNotAllowed("A superuser has all permissions, whatever the role. Remove the superuser status first.")
-    _put_in(login, role)
+    _set_role(login, role)
     _log("login_role_changed", _actor(by), login, role=role)
 
 
 @transaction.atomic
 def set_active(login: User, *, by: User, is_active: bool) -> None:
     """Activate a login, or deactivate it from the next request on. Raise ChangeNotAllowed if the operator may not."""
-    _refuse_own_and_higher(login, by)
+    _check_may_change(login, by)
     login.is_active = is_active
     login.is_staff = login.is_staff or is_active
     login.save(update_fields=["is_active", "is_staff"])
     _log("login_reactivated" if is_active else "login_deactivated", _actor(by), login)
 
 
-def _put_in(login: User, role: str) -> None:
+def _set_role(login: User, role: str) -> None:
     login.groups.remove(*Group.objects.filter(name__in=_BY_GROUP))
     login.groups.add(Group.objects.get(name=_BY_NAME[role].group))
 
 
-def _refuse_own_and_higher(login: User, by: User) -> None:
+def _check_may_change(login: User, by: User) -> None:
     """Reject changes to the operator's own login, so an administrator always remains, and to superusers by others."""
     if login.pk == by.pk:
         raise ChangeNotAllowed("You can't change your own role or login. Ask another administrator.")

@@ -31,13 +31,9 @@ class OpenAIMessage(BaseModel):
 
 
 def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
-    """Convert a chat message to the fields of a message in our API.
+    """Convert a chat message to the fields of a message in our API. Raise pydantic.ValidationError if it isn't one.
 
-    Args:
-        tools: Tool names by call id. This function adds the calls of the message.
-
-    Raises:
-        pydantic.ValidationError: It isn't a chat message.
+    This function looks up the names of tools by call id in `tools`, and adds the calls of the message.
     """
     message = OpenAIMessage.model_validate(raw)
     tools.update(_called_tools(message))
@@ -45,7 +41,6 @@ def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
 
 
 def _called_tools(message: OpenAIMessage) -> dict[str, str]:
-    """Return the names of the tools that a message calls, by call id."""
     names: dict[str, str] = {}
     for call in message.tool_calls or ():
         function = call.get("function")
@@ -67,8 +62,8 @@ def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
         "content": text,
         "tool_name": (message.name or tools.get(message.tool_call_id or "", "")) if is_result else "",
         "name": "" if is_result else message.name or "",
-        "payload": filled(payload) or None,
-        "metadata": filled(without_data(message.model_extra)),
+        "payload": without_empty(payload) or None,
+        "metadata": without_empty(without_data(message.model_extra)),
     }
 
 
@@ -103,5 +98,5 @@ def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
     return value
 
 
-def filled(fields: Mapping[str, Any]) -> Fields:
+def without_empty(fields: Mapping[str, Any]) -> Fields:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

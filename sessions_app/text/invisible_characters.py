@@ -14,20 +14,20 @@ _TAGS = "[\U000e0000-\U000e007f]+"
 _NEVER = "[\u00ad\u200b\u202a-\u202e\u2060-\u2069\u206a-\u206f\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a]"
 _SECOND = "(?<=[\u200c\u200d\u200e\u200f\u061c])[\u200c\u200d\u200e\u200f\u061c]+"
 _SELECTORS = "(?<=[\ufe00-\ufe0f\U000e0100-\U000e01ef])[\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
-_UNSEEN = re.compile(f"(?P<flag>{_FLAG})|(?P<tags>{_TAGS})|{_NEVER}|{_SECOND}|{_SELECTORS}")
+_INVISIBLE = re.compile(f"(?P<flag>{_FLAG})|(?P<tags>{_TAGS})|{_NEVER}|{_SECOND}|{_SELECTORS}")
 _TAG = 0xE0000
 
 
 def without_invisible(text: str) -> str:
-    return text if text.isascii() else _UNSEEN.sub(lambda found: found["flag"] or "", text)
+    return text if text.isascii() else _INVISIBLE.sub(lambda found: found["flag"] or "", text)
 
 
-def all_without_unseen(value: Any) -> Any:
+def json_without_invisible(value: Any) -> Any:
     """Remove invisible characters from all texts in a JSON value."""
     if isinstance(value, dict):
-        return {name: all_without_unseen(part) for name, part in value.items()}
+        return {name: json_without_invisible(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [all_without_unseen(part) for part in value]
+        return [json_without_invisible(part) for part in value]
     return without_invisible(value) if isinstance(value, str) else value
 
 
@@ -36,11 +36,10 @@ def has_invisible(text: str) -> bool:
 
 
 def with_invisible_shown(text: str) -> str:
-    """Make the invisible characters in a text visible."""
-    return text if text.isascii() else _UNSEEN.sub(_written, text)
+    return text if text.isascii() else _INVISIBLE.sub(_visible_form, text)
 
 
-def _written(found: re.Match[str]) -> str:
+def _visible_form(found: re.Match[str]) -> str:
     if found["flag"]:
         return found["flag"]
     if found["tags"]:

@@ -65,12 +65,12 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
     """Return the estimated tokens of a text and its payload, rounded up. 0 for an empty text."""
     if payload is not None:
         text += "\n" + json.dumps(payload, ensure_ascii=False)
-    hundredths = _of_latin(text.encode()) if text.isascii() else _of_any(text)
+    hundredths = _estimate_latin(text.encode()) if text.isascii() else _estimate_any(text)
     return -(-hundredths // 100)
 
 
-def _of_latin(text: bytes) -> int:
-    """Estimate a Latin-1 text, in hundredths of a token. `_of_any` adds the weights of accented letters and signs.
+def _estimate_latin(text: bytes) -> int:
+    """Estimate a Latin-1 text, in hundredths of a token. `_estimate_any` adds accented letters and signs.
 
     Searches for fixed strings, which is much faster than regular expressions.
     """
@@ -92,14 +92,14 @@ def _of_latin(text: bytes) -> int:
     )
 
 
-def _of_any(text: str) -> int:
+def _estimate_any(text: str) -> int:
     """Estimate a text in any script, in hundredths of a token."""
     other = "".join(_NOT_ASCII.findall(text))
     latin = _BEYOND_LATIN_1.sub("\u00c0", text).encode("latin-1", "replace")
     # Don't count the question marks that replaced characters outside of Latin-1.
     replaced = latin.count(b"?") - text.count("?")
     scripts = sum(weight * sum(map(len, script.findall(other))) for weight, script in _SCRIPTS)
-    return _of_latin(latin) - _MARK * replaced + scripts + _DIGITS * _digits_of_scripts(text, latin, other)
+    return _estimate_latin(latin) - _MARK * replaced + scripts + _DIGITS * _digits_of_scripts(text, latin, other)
 
 
 def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
@@ -110,14 +110,9 @@ def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
 
 
 def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
-    """Cut the middle of a long text.
+    """Return a text without its middle, or the whole text if it is short enough.
 
-    Args:
-        max_chars: The maximum number of characters to keep, not counting the notice in the middle.
-        hint: Where the whole text is. The notice contains it.
-
-    Returns:
-        The shortened text, or the text itself if it is short enough.
+    Keeps at most `max_chars`, not counting the notice in the middle. `hint` says where the whole text is.
     """
     left_out = len(text) - max_chars
     if left_out <= 0:

@@ -1,7 +1,5 @@
 """`append`: add messages, update counters, and queue the jobs that become due, in one transaction.
 
-`append` adds a batch to one session, `append_many` adds batches to any number of sessions.
-
 The transaction locks the session's row first, so even with concurrent appends, sequences have no gaps, and counters are
 correct. Appends are idempotent: a message whose `external_id` exists is returned instead of added. If its content
 differs from the existing message, all batches are rejected.
@@ -76,14 +74,14 @@ class NewMessage:
         """The results of receivers of `messages_received`."""
         return {}
 
-    def marked(self, **fields: Any) -> Self:
+    def with_fields(self, **fields: Any) -> Self:
         """Return a copy with changed fields. The fields must not be texts, because texts are not processed again."""
-        marked = replace(self, **fields)
-        vars(marked).update({name: vars(self)[name] for name in _OF_TEXT if name in vars(self)})
-        return marked
+        changed = replace(self, **fields)
+        vars(changed).update({name: vars(self)[name] for name in _CACHED_RESULTS if name in vars(self)})
+        return changed
 
 
-_OF_TEXT = ("tokens", "words", "notes")
+_CACHED_RESULTS = ("tokens", "words", "notes")
 
 
 class IdTaken(Conflict):
@@ -103,37 +101,23 @@ class DueJob(Protocol):
     def status(self) -> str: ...
 
 
-Placed = tuple[Message, bool]  # a message, and whether this call adds it
+AppendedRow = tuple[Message, bool]  # a row, and whether this call adds it
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages for one session, in conversation order.
+    """Messages for one session, in conversation order."""
 
-    Args:
-        session: The session. It is created if it doesn't exist.
-        title: The title for a session that has none.
-    """
-
-    session: NamedSession
+    session: NamedSession  # created if it doesn't exist
     messages: Sequence[NewMessage]
-    title: str = ""
+    title: str = ""  # for a session that has none
 
 
 @dataclass(frozen=True)
 class Appended:
-    """The result of an append.
-
-    Args:
-        session: The session with its new counters.
-        messages: For each given message, the row, and whether this call added it, in the same order. New rows have no
-            primary key if rows of several sessions were added.
-        jobs: The jobs that became due.
-    """
-
-    session: Session
-    messages: list[Placed]
-    jobs: list[DueJob]
+    session: Session  # with its new counters
+    messages: list[AppendedRow]  # in the given order; new rows of several sessions have no primary key
+    jobs: list[DueJob]  # the jobs that became due
 
     @property
     def added(self) -> int:
@@ -141,12 +125,9 @@ class Appended:
 
 
 def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
-    """Process the texts of messages. Call this before the transaction that stores them.
+    """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    Calling it again has no effect.
-
-    Args:
-        most_bytes: The maximum number of bytes to index now, or None. `index_words` indexes the rest within a minute.
+    `most_bytes` is the maximum number of bytes to index now, or None. `index_words` indexes the rest within a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
     for message in unprocessed:  # separate loops, because both need the processor's caches
@@ -168,12 +149,11 @@ def append(
     source: str = "",
     context_id: UUID | None = None,
 ) -> Appended:
-    """Append a batch to a session. The session is created if it doesn't exist.
+    """Append a batch, in conversation order, to a session. The session is created if it doesn't exist.
 
     A caller that opens the transaction itself must call `process_texts` before it.
 
     Args:
-        batch: Messages in conversation order.
         agent_id, source: The values for a new session.
         context_id: The context that the model received. It is stored with the answer.
 
@@ -183,30 +163,24 @@ def append(
     """
     if context_id:
         check_context_id(context_id, user, session_id)
-        batch = [_answered_from(new, context_id) for new in batch]
+        batch = [_with_context_id(new, context_id) for new in batch]
     [appended] = append_many([Batch(NamedSession(user, session_id, agent_id, source), batch)])
     return appended
 
 
 def append_many(batches: Sequence[Batch]) -> list[Appended]:
-    """Append batches in order. Sessions that don't exist are created.
+    """Append all batches in order, or none. Return the result for each batch. Raise IdTaken like `append`.
 
-    All batches are added or none. The number of statements doesn't depend on the number of sessions.
-
-    Returns:
-        The result for each batch, in the same order.
-
-    Raises:
-        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
+    The number of statements doesn't depend on the number of sessions.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
         locked = locked_sessions([batch.session for batch in batches])
         sessions = [locked[batch.session.name] for batch in batches]
-        known = _known(sessions, batches)
-        placed = [_place(session, batch, known) for session, batch in zip(sessions, batches, strict=True)]
-        jobs = _store([(session, _new(pairs)) for session, pairs in zip(sessions, placed, strict=True)])
-    return [Appended(session, pairs, jobs) for session, pairs in zip(sessions, placed, strict=True)]
+        known = _existing(sessions, batches)
+        rows = [_rows_of_batch(session, batch, known) for session, batch in zip(sessions, batches, strict=True)]
+        jobs = _store([(session, _new(pairs)) for session, pairs in zip(sessions, rows, strict=True)])
+    return [Appended(session, pairs, jobs) for session, pairs in zip(sessions, rows, strict=True)]
 
 
 def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
@@ -214,63 +188,53 @@ def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
     if not added:
         return []
     store(added)
-    return _request_due(added)
+    answers = messages_appended.send(sender=Session, appended=added)
+    return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
-def _place(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[Placed]:
+def _rows_of_batch(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[AppendedRow]:
     """Return the row for each message of a batch. Update the counters of the locked session."""
-    placed = _placed_in(session, batch.messages, known[session.pk])
-    if added := _new(placed):
+    rows = _rows_of_messages(session, batch.messages, known[session.pk])
+    if added := _new(rows):
         _count(session, added)
         session.title = session.title or batch.title
-    return placed
+    return rows
 
 
-def _new(placed: Sequence[Placed]) -> list[Message]:
-    return [message for message, is_new in placed if is_new]
+def _new(rows: Sequence[AppendedRow]) -> list[Message]:
+    return [message for message, is_new in rows if is_new]
 
 
-def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]) -> list[Placed]:
-    """Return the row for each message of a batch, in the same order, and whether to add it.
+def _rows_of_messages(
+    session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]
+) -> list[AppendedRow]:
+    """Return the row for each message of a batch, and whether to add it. Raise IdTaken like `append`.
 
-    Args:
-        session: The locked session.
-        batch: Messages in conversation order.
-        known: The session's messages by `external_id`. This function adds the new messages.
-
-    Raises:
-        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
+    Adds the new messages to `known`, which has the session's messages by `external_id`.
     """
-    placed: list[Placed] = []
+    rows: list[AppendedRow] = []
     added, now = 0, timezone.now()
     hashes = _compared_hashes(batch, known)
     for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
-        if message and not _says(message, new, hashes.get(position)):
+        if message and not _has_same_content(message, new, hashes.get(position)):
             holder = f"message {message.sequence}, which has different content"
             raise IdTaken(f"messages[{position}]: its external_id already belongs to {holder}.")
-        placed.append((message, False) if message else (_turn(session, new, added, now), True))
+        rows.append((message, False) if message else (_turn(session, new, added, now), True))
         if not message:
             added += 1
             if new.external_id:
-                known[new.external_id] = placed[-1][0]
-    return placed
+                known[new.external_id] = rows[-1][0]
+    return rows
 
 
-def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
-    answers = messages_appended.send(sender=Session, appended=appended)
-    return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
-
-
-def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
-    """Return the message. If it is an answer, add the id of the context that the model received."""
+def _with_context_id(new: NewMessage, context_id: UUID) -> NewMessage:
     if new.role != Message.Role.ASSISTANT:
         return new
-    return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
+    return new.with_fields(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
-def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
-    """Return the existing messages with the external ids in the batches, by session."""
+def _existing(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
     names = [
         (session.user_id, session.pk, new.external_id)
         for session, batch in zip(sessions, batches, strict=True)
@@ -279,7 +243,7 @@ def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, d
         if new.external_id
     ]
     known: dict[int, dict[str | None, Message]] = defaultdict(dict)
-    for message in Message.objects.sent_as(names) if names else ():
+    for message in Message.objects.with_external_ids(names) if names else ():
         known[message.session_id][message.external_id] = message
     return known
 
@@ -297,13 +261,9 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
     return dict(zip(positions, hashes, strict=True))
 
 
-def _says(message: Message, new: NewMessage, said_hash: str | None) -> bool:
-    """Return whether two messages have the same content. Archived messages are compared by hash.
-
-    Args:
-        message: The existing message.
-        new: The message in the request.
-        said_hash: The hash of `new`, if the existing message has one.
+def _has_same_content(message: Message, new: NewMessage, said_hash: str | None) -> bool:
+    """Return whether two messages have the same content. `said_hash` is the hash of `new`, to compare it with an
+    archive.
     """
     # Older versions did not store names, so a retry of a message may have a name that the stored message lacks.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)

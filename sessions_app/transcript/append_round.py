@@ -21,10 +21,10 @@ from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, appe
 from sessions_app.transcript.store import NamedSession, locked_session
 
 # Maximum turns after the caller's last known turn, such as rounds stored meanwhile, and answers to retried calls.
-BEYOND = 20
-COMPARED = ("role", "content", "payload", "metadata")
+MAX_FOLLOWING = 20
+COMPARED_FIELDS = ("role", "content", "payload", "metadata")
 # Includes the session, because otherwise each turn would need another query.
-READ = ("session", "sequence", "external_id", *COMPARED)
+READ_FIELDS = ("session", "sequence", "external_id", *COMPARED_FIELDS)
 INCOMPLETE = "incomplete"  # metadata key for the reason why an answer is incomplete, or why a message has none
 _ANSWER = ":answer"  # the end of an answer's external id
 
@@ -44,18 +44,12 @@ class ComparedTurn(Protocol):
 
 @dataclass(frozen=True)
 class OpenRound:
-    """A round whose messages are in the transcript.
+    """A round whose messages are in the transcript."""
 
-    Args:
-        user_pk, session_pk: The primary keys of the round's person and session, because their ids may later be reused.
-        after: The sequence of the last turn that can't be an answer to the round.
-        last: The primary key of the newest message that the round added. None if it repeats an earlier one.
-    """
-
-    user_pk: int
+    user_pk: int  # primary keys, because the ids of the person and the session may later be reused
     session_pk: int
-    after: int
-    last: int | None
+    after: int  # sequence of the last turn that can't be an answer to the round
+    last: int | None  # primary key of the newest message that the round added; None if it repeats an earlier one
 
 
 def append_round(
@@ -77,9 +71,9 @@ def append_round(
         round_id: An id that makes the call idempotent, or blank.
     """
     session = locked_session(NamedSession(user, session_id, agent_id, source))
-    new, following = _compared(session, _with_ids(sent, round_id))
-    if answer and (new or not _was_there(following, answer)):
-        new.append(_answering(answer, round_id))
+    new, following = _new_messages(session, _with_ids(sent, round_id))
+    if answer and (new or not _is_stored(following, answer)):
+        new.append(_with_answer_id(answer, round_id))
     return append(user, session_id, new)
 
 
@@ -94,7 +88,7 @@ def begin_round(
 ) -> OpenRound:
     """Append a caller's messages before they are answered. See `append_round`."""
     session = locked_session(NamedSession(user, session_id, agent_id, source))
-    new, following = _compared(session, _with_ids(sent, round_id))
+    new, following = _new_messages(session, _with_ids(sent, round_id))
     after = following[0].sequence - 1 if following else session.last_sequence
     appended = append(user, session_id, new)
     if not new:
@@ -105,54 +99,49 @@ def begin_round(
 def end_round(
     user: UserProfile, begun: OpenRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
 ) -> bool:
-    """Append the answer to a round, or mark the round as unanswered, in the caller's transaction.
+    """Append the answer to a round, or record why it is unanswered, in the caller's transaction.
 
-    Args:
-        round_id: The id from `begin_round`.
-        unanswered: Why there is no answer.
-
-    Returns:
-        False if the session, and with it the round, no longer exists.
+    Return False if the session, and with it the round, no longer exists.
     """
     session = Session.objects.for_user(user).locked().filter(pk=begun.session_pk).first()
     if session is None or user.pk != begun.user_pk:
         return False
     if answer is None and begun.last is not None:
-        _mark(session, begun.last, unanswered)
-    elif answer and not _was_there(_possible_answers(session, begun), answer):
-        append(user, session.session_id, [_answering(answer, round_id)])
+        _mark_unanswered(session, begun.last, unanswered)
+    elif answer and not _is_stored(_possible_answers(session, begun), answer):
+        append(user, session.session_id, [_with_answer_id(answer, round_id)])
     return True
 
 
-def _mark(session: Session, last: int, unanswered: str) -> None:
+def _mark_unanswered(session: Session, last: int, unanswered: str) -> None:
     for message in session.messages.turns().filter(user_id=session.user_id, pk=last):
         message.metadata = {INCOMPLETE: unanswered} | message.metadata
         message.save(update_fields=["metadata"])
 
 
 def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
-    """Yield the turns after a round that may be its answer.
+    """Yield the turns after a round that may be its answer. A later call may have added it as part of its history.
 
-    A later call may have added the answer as part of its history. If the round repeats an earlier one, the answer of
-    the earlier round is also possible.
+    If the round repeats an earlier one, the answer of the earlier round is also possible.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
-    answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")
-    for turn in answers[: BATCH_MAX + BEYOND]:
+    answers = following.filter(role=Message.Role.ASSISTANT).only(*READ_FIELDS).order_by("sequence")
+    for turn in answers[: BATCH_MAX + MAX_FOLLOWING]:
         if begun.last is None or not (turn.external_id or "").endswith(_ANSWER):
             yield turn
 
 
-def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
+def _is_stored(following: Iterable[Message], answer: NewMessage) -> bool:
     """Return whether the answer is among these turns. If it is stored as incomplete, complete it."""
-    same = [turn for turn in following if _same(turn, answer)]
+    key = _key(answer)
+    same = [turn for turn in following if _key(turn) == key]
     if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
         same[-1].metadata = answer.metadata
         same[-1].save(update_fields=["metadata"])
     return bool(same)
 
 
-def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
+def _new_messages(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
     """Return the messages that a session doesn't have yet, and its turns after the end of the caller's history."""
     known = newest_turns(session, sent) if session.message_count else []
     # If all turns of the session were archived or deleted, the history can't be compared. The session is not new, so
@@ -162,30 +151,28 @@ def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMes
 
 
 def _with_ids(sent: Sequence[NewMessage], round_id: str) -> list[NewMessage]:
-    return [turn.marked(external_id=f"{round_id}:{n}") if round_id else turn for n, turn in enumerate(sent)]
+    return [turn.with_fields(external_id=f"{round_id}:{n}") if round_id else turn for n, turn in enumerate(sent)]
 
 
-def _answering(answer: NewMessage, round_id: str) -> NewMessage:
-    return answer.marked(external_id=f"{round_id}{_ANSWER}") if round_id else answer
+def _with_answer_id(answer: NewMessage, round_id: str) -> NewMessage:
+    return answer.with_fields(external_id=f"{round_id}{_ANSWER}") if round_id else answer
 
 
 def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
-    """Return the session's newest turns, oldest first: as many as were sent, and `BEYOND` more."""
-    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only(*READ)
-    return list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1]
+    """Return the session's newest turns, oldest first: as many as were sent, and `MAX_FOLLOWING` more."""
+    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only(*READ_FIELDS)
+    return list(turns[: min(len(sent), BATCH_MAX) + MAX_FOLLOWING])[::-1]
 
 
 def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
-    """Find where a caller's messages continue after a boundary of the session.
+    """Return the index of the first of a caller's messages after a boundary of the session, or 0 if it can't be found.
+
+    The index never separates a tool call from its results.
 
     Args:
         known: The session's newest turns, as `newest_turns` returns them.
         sent: The caller's conversation, oldest first.
         boundary: The sequence of the last turn before the boundary.
-
-    Returns:
-        The index of the first message after the boundary. 0 if it can't be found. Never separates a tool call from its
-        results.
     """
     history = sent[: _question_start(sent)]
     beyond = max(0, len(history) - BATCH_MAX)
@@ -193,30 +180,30 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
         return 0
     edge = sum(turn.sequence <= boundary for turn in known)
     # Repeated texts may fit several positions. Choose the earliest, because an extra turn is better than a missing one.
-    starts = [beyond + edge - shift for shift in _shifts(known, history[beyond:], edge)]
+    starts = [beyond + edge - shift for shift in _possible_offsets(known, history[beyond:], edge)]
     start = min(max(0, min(starts, default=0)), len(history))
     while start and start < len(sent) and sent[start].role == Message.Role.TOOL:
         start -= 1
     return start
 
 
-def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """Return the possible offsets of `history` in `known`.
+def _possible_offsets(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
+    """Return the offsets of `history` in `known` where all overlapping turns are the same.
 
-    An offset is possible if all overlapping turns are the same, and the two ends are within `BEYOND` turns of each
-    other. If a turn was edited or left out, there is no such offset. In this case, return the offset of the common
-    turns around the edge.
+    The two ends are within `MAX_FOLLOWING` turns of each other. If a turn was edited or left out, there is no such
+    offset.
+    Then return the offset of the common turns around the edge.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
-    near = range(same_end - BEYOND, min(same_end + BEYOND, len(ours) - 1) + 1)
-    agreeing = [shift for shift in near if _agree(ours, theirs, shift)]
+    near = range(same_end - MAX_FOLLOWING, min(same_end + MAX_FOLLOWING, len(ours) - 1) + 1)
+    agreeing = [shift for shift in near if _is_same_at(ours, theirs, shift)]
     blocks = [] if agreeing else [block for block in _common_blocks(known, history) if block.size]
     around = next((block for block in blocks if block.a + block.size > edge), blocks[-1] if blocks else None)
     return [around.a - around.b] if around else agreeing
 
 
-def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
+def _is_same_at(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
     """Return whether all overlapping turns are the same if `theirs` is shifted by this offset. They must overlap."""
     pairs = zip(ours[max(0, shift) :], theirs[max(0, -shift) :], strict=False)
     return -shift < len(theirs) and all(one == other for one, other in pairs)
@@ -225,15 +212,13 @@ def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
     """Return the messages that a session doesn't have yet, and its turns after those that it shares with the history.
 
-    Args:
-        known: The session's newest turns, oldest first.
-        sent: The caller's conversation, oldest first.
+    Both arguments are ordered oldest first.
     """
     start = _question_start(sent)
     history, question = sent[:start], sent[start:]
-    missing, place = _after_history(known, history) if history else ([], _unfinished_from(known, question))
+    missing, place = _after_history(known, history) if history else ([], _unanswered_start(known, question))
     following = known[place:]
-    repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], question)
+    repeated = _common_start([turn for turn in following if turn.role != Message.Role.ASSISTANT], question)
     return [*missing, *question[repeated:]], following
 
 
@@ -243,16 +228,13 @@ def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:
-    """Return the index of the first message after the last answer."""
     return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
-    """Return the part of the history after the last common turn, and the index in `known` after this turn.
-
-    Compares from the end, to find the newest of several equal turns.
-    """
-    newest = _common_blocks(known[::-1], history[::-1])[0]  # of length 0 if the two have nothing in common
+    """Return the part of the history after the last common turn, and the index in `known` after this turn."""
+    # Compare from the end, to find the newest of several equal turns. Without a common turn, the size is 0.
+    newest = _common_blocks(known[::-1], history[::-1])[0]
     if not newest.size:
         return history, len(known)
     missing, place = history[len(history) - newest.b :], len(known) - newest.a
@@ -274,7 +256,7 @@ def _is_part_of(known: Message, sent: NewMessage) -> bool:
     return ours.startswith(theirs) or theirs.startswith(ours)
 
 
-def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
+def _unanswered_start(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
     """Return the index of the first turn of the round that a call without history may repeat.
 
     That is the session's only round, or one without a complete answer. After an answered round, the same text is a new
@@ -290,14 +272,9 @@ def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -
     return finished[-1] if finished else 0
 
 
-def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return how many of the first messages are already in the session."""
+def _common_start(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
     pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-
-
-def _same(one: ComparedTurn, other: ComparedTurn) -> bool:
-    return _key(one) == _key(other)
 
 
 def _keys(turns: Sequence[ComparedTurn]) -> list[str]:

@@ -70,13 +70,11 @@ class LoadedMessage(NamedTuple):
     metadata: Any
 
     @classmethod
-    def of(cls, message: Message) -> Self:
-        """Convert a message. The key of its moment is included if it was loaded."""
+    def from_message(cls, message: Message) -> Self:
         return cls._make(getattr(message, name, None) for name in cls._fields)
 
     @classmethod
-    def of_row(cls, row: Sequence[Any]) -> Self:
-        """Convert a row of `LIVE_SQL`. Fast, because there may be hundreds."""
+    def from_row(cls, row: Sequence[Any]) -> Self:
         message = cls._make(row)
         payload, retracted, metadata = message.payload, message.retracted_at, message.metadata
         return message._replace(
@@ -105,33 +103,27 @@ class Page(NamedTuple):
 def load_session_messages(session: Session, max_messages: int | None = None) -> Loaded:
     """Load the latest partition event, if any, and the newest unretracted turns after it. Uses one statement.
 
-    Args:
-        session: A session of the acting user.
-        max_messages: The maximum number of turns, not counting the partition event. The default is the limit in the
-            settings, but at least the number of turns that a build leaves live.
+    `max_messages` is the maximum number of turns. The default is the limit in the settings, but at least the number
+    of turns that a build leaves live.
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
     with connection.cursor() as cursor:
         cursor.execute(LIVE_SQL, parameters)
-        messages = [LoadedMessage.of_row(row) for row in cursor.fetchall()]
+        messages = [LoadedMessage.from_row(row) for row in cursor.fetchall()]
     boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []
     turns = messages[len(boundary) :]
     if len(turns) <= limit:
         return Loaded(messages, bool(boundary), None)
     first = boundary[0].sequence + 1 if boundary else session.kept_from_sequence
-    return Loaded(boundary + turns[1:], bool(boundary), left_out(session, first, turns[0].sequence))
+    return Loaded(boundary + turns[1:], bool(boundary), omitted_turns(session, first, turns[0].sequence))
 
 
-def left_out(session: Session, first: int, last: int) -> Omitted:
-    """Return the number and range of the turns omitted between two sequences, inclusive.
-
-    Sequences have no gaps, so the number follows from the two sequences. Retracted turns don't count, because they are
-    never returned. If the session has retracted turns, a query counts the others.
-    """
-    if not session.retraction_count:
+def omitted_turns(session: Session, first: int, last: int) -> Omitted:
+    """Return the number and range of the turns omitted between two sequences, inclusive, without retracted turns."""
+    if not session.retraction_count:  # sequences have no gaps
         return Omitted(last - first + 1, first, last)
-    turns = session.messages.turns().believed().filter(user_id=session.user_id, sequence__range=(first, last))
+    turns = session.messages.turns().unretracted().filter(user_id=session.user_id, sequence__range=(first, last))
     found = turns.aggregate(count=Count("pk"), first=Min("sequence"))
     return Omitted(found["count"], found["first"], last)
 
@@ -144,13 +136,10 @@ def page_of_messages(
     before: int | None = None,
     kinds: Collection[str] = (Message.Kind.TURN,),
 ) -> Page:
-    """Return a page of the whole transcript: the `limit` turns after `after`, or the last ones before `before`.
+    """Return a page of the transcript: the `limit` turns after the sequence `after`, or the last ones before `before`.
 
-    The page includes the partition events between these turns, without counting them.
-
-    Args:
-        after, before: The sequence before or after the page.
-        kinds: The kinds of turns to return. Archived turns have no text.
+    The page includes the partition events between these turns, without counting them. Turns of the kind ARCHIVED
+    have no text.
     """
     first = -1 if after is None else after
     nearest = _turns_after(session, first) if before is None else _turns_before(session, before)
@@ -167,10 +156,7 @@ def page_of_messages(
 
 
 def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
-    """Return turns around a position, up to `number` on each side, in conversation order. Uses one query.
-
-    Archived turns have no text.
-    """
+    """Return up to `number` turns on each side of a position, in conversation order. Archived turns have no text."""
     sides = (_turns_before(session, sequence + 1), _turns_after(session, sequence))
     near = [side.filter(kind=kind)[:number] for side in sides for kind in turn_kinds(session)]
     return sorted(near[0].union(*near[1:], all=True), key=attrgetter("sequence"))

@@ -17,15 +17,15 @@ from sessions_app import lexemes
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
-NEWEST = 1_000  # number of most recently active sessions to search
-PEOPLE = 50  # people per lookup, because each lookup also reads the index's unsorted end
-FEW = 10  # people per lookup at the start, because the turns of a few people suffice for a common word
-FIRST = 100  # number of people to look up FEW at a time; the others are looked up PEOPLE at a time
+MAX_SEARCHED = 1_000  # number of most recently active sessions to search
+PEOPLE_PER_LOOKUP = 50  # people per lookup, because each lookup also reads the index's unsorted end
+FIRST_PER_LOOKUP = 10  # people per lookup at the start, because the turns of a few people suffice for a common word
+FIRST_PEOPLE = 100  # number of people to look up FIRST_PER_LOOKUP at a time
 MAX_TURNS = 5_000  # maximum turns to read per lookup
-MOST_READ = 40_000  # maximum turns to read in all
+MAX_TURNS_READ = 40_000  # maximum turns to read in all
 MAX_SESSIONS = 100  # maximum sessions to find
 MAX_WORDS = 8  # maximum words of a query; the longest are used
-SHORT = 120  # a turn with at most this many characters is shown completely
+SHORT_CHARS = 120  # a turn with at most this many characters is shown completely
 EXCERPT_CHARS = 4_000  # characters of a turn to choose an excerpt from
 ARCHIVED = "(archived; the transcript shows its text)"  # shown instead of an excerpt, because lists open no files
 
@@ -50,11 +50,11 @@ SELECT said.session_id, message.sequence, said.number - 1, message.role, message
 FROM said JOIN sessions_app_message message ON message.id = said.first[3]
 """
 _VALUES = {
-    "people": PEOPLE,
-    "few": FEW,
-    "first": FIRST,
+    "people": PEOPLE_PER_LOOKUP,
+    "few": FIRST_PER_LOOKUP,
+    "first": FIRST_PEOPLE,
     "most_turns": MAX_TURNS,
-    "most_read": MOST_READ,
+    "most_read": MAX_TURNS_READ,
     "most_sessions": MAX_SESSIONS,
     "excerpt": EXCERPT_CHARS,
 }
@@ -62,20 +62,14 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Mention:
-    """The first turn of a session that contains the words, preferably of the person.
-
-    Args:
-        others: The number of other turns of the session that contain the words.
-        content: The start of the turn's text. Blank if the turn is archived.
-        excerpt: An excerpt of the text, or `ARCHIVED`.
-    """
+    """The first turn of a session that contains the words, preferably of the person."""
 
     sequence: int
-    others: int
+    others: int  # number of other turns of the session that contain the words
     role: str
     time: datetime
-    content: str
-    excerpt: str
+    content: str  # start of the text; blank if the turn is archived
+    excerpt: str  # an excerpt of the text, or `ARCHIVED`
 
     @property
     def name(self) -> str:
@@ -83,16 +77,12 @@ class Mention:
 
 
 def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
-    """Find the sessions with a turn that contains all words of a text, or with a title that contains the text.
+    """Find the newest sessions with a turn that contains all words of a text, or with a title that contains the text.
 
-    Args:
-        sessions: The sessions to choose from. Only the newest are searched.
-        text: Words in any form. Stop words are ignored.
-
-    Returns:
-        The mentions by the session's primary key. None for a session that was only found by its title.
+    Words may have any form, and stop words are ignored. Returns the mentions by the session's primary key. A session
+    that was only found by its title has None.
     """
-    rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
+    rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:MAX_SEARCHED])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
     # The operator can see all of `rows`. With row-level security, the query could not use the index.
@@ -101,7 +91,6 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
 
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
-    """Return the turn to show for each session that has a turn with all words of a text."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MAX_WORDS]
     if not words:
         return {}
@@ -118,8 +107,8 @@ def _excerpt(content: str | None, words: Sequence[lexemes.QueryWord]) -> str:
     """Return a short text unchanged, or the part of a long one around the first match."""
     if content is None:
         return ARCHIVED
-    if len(content) <= SHORT:
+    if len(content) <= SHORT_CHARS:
         return content
-    place = next((start for start, _ in lexemes.places_of(content, words)), 0)
-    start = content.rfind(" ", 0, max(place - SHORT // 3, 0)) + 1
-    return content[start : start + SHORT].rpartition(" ")[0] or content[start : start + SHORT]
+    place = next((start for start, _ in lexemes.occurrences(content, words)), 0)
+    start = content.rfind(" ", 0, max(place - SHORT_CHARS // 3, 0)) + 1
+    return content[start : start + SHORT_CHARS].rpartition(" ")[0] or content[start : start + SHORT_CHARS]

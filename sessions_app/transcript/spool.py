@@ -21,7 +21,7 @@ from django.conf import settings
 
 from sessions_app.models.application import DEFAULT
 
-TAKEN = ".taken"  # the suffix of a file's name once a process starts to store its round
+CLAIMED = ".taken"  # the suffix of a file's name once a process starts to store its round
 EMPTY_FILE_SECONDS = 60  # minimum age of a file without a record before it is removed
 
 logger = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ class Spool:
         """Create the file of a round, with its first record. Raise OSError if that fails."""
         folder: Path = settings.SPOOL_DIR
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / f"{time.time_ns():020d}-{_session(user_id, session_id, application)}-{os.urandom(4).hex()}"
+        path = folder / f"{time.time_ns():020d}-{_session_key(user_id, session_id, application)}-{os.urandom(4).hex()}"
         spool = cls(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600))
         fcntl.flock(spool._file, fcntl.LOCK_EX)
         spool.add(record)
@@ -72,7 +72,7 @@ class Spool:
         self.is_whole = False
         logger.error("the spool can't be written", error=os.strerror(error.errno or 0))
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the file as an orphan."""
         os.close(self._file)
 
@@ -86,37 +86,36 @@ def orphans() -> list[Path]:
     return [path for path in _files("-") if _is_orphan(path)]
 
 
-def left_of(user_id: str, session_id: str, application: int) -> list[Path]:
+def unstored_files(user_id: str, session_id: str, application: int) -> list[Path]:
     """Return a session's orphans, and the files that another process is storing, oldest first."""
-    return [path for path in _files(f"-{_session(user_id, session_id, application)}-") if not _is_at_work(path)]
+    return [
+        path for path in _files(f"-{_session_key(user_id, session_id, application)}-") if not _is_held_by_creator(path)
+    ]
 
 
 def session_of(path: Path) -> str:
     return "-".join(path.name.split("-")[1:3])
 
 
-def waiting() -> int:
+def orphan_count() -> int:
     """Return the number of this host's orphans that no process is storing yet."""
     return len(orphans())
 
 
 @contextmanager
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
-    """Lock an orphan and yield its records. Yield None if another process holds it, or if it no longer exists.
+    """Lock an orphan and yield its records. If the block ends without an exception, remove the file.
 
-    If the block ends without an exception, the file is removed.
-
-    Args:
-        patiently: Whether to wait if another process is storing the round.
+    Yield None if another process holds the file, or if it no longer exists. `patiently`: wait for the other process.
     """
-    path = _taken(path)
+    path = _mark_claimed(path)
     try:
         file = path.open("rb")
     except FileNotFoundError:
         yield None
         return
     with file:
-        if not _locked(file.fileno(), fcntl.LOCK_EX, wait=patiently) or not _is_at(path, file.fileno()):
+        if not _locked(file.fileno(), fcntl.LOCK_EX, wait=patiently) or not _is_same_file(path, file.fileno()):
             yield None
             return
         records = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
@@ -126,21 +125,21 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
             path.unlink(missing_ok=True)
 
 
-def _taken(path: Path) -> Path:
+def _mark_claimed(path: Path) -> Path:
     """Mark an orphan as being stored. Return its new path.
 
     An orphan is marked before it is locked. So if a file without the mark is locked, its original process holds it.
     """
-    taken = path.with_name(path.name.removesuffix(TAKEN) + TAKEN)
-    if path != taken and _is_orphan(path):
+    marked = path.with_name(path.name.removesuffix(CLAIMED) + CLAIMED)
+    if path != marked and _is_orphan(path):
         with suppress(FileNotFoundError):
-            path.rename(taken)
-    return taken
+            path.rename(marked)
+    return marked
 
 
-def forget(user_id: str, application: int) -> None:
+def remove_person(user_id: str, application: int) -> None:
     """Remove all spooled files of a person, including those in use."""
-    for path in _files(f"-{_person(user_id, application)}-"):
+    for path in _files(f"-{_person_key(user_id, application)}-"):
         path.unlink(missing_ok=True)
 
 
@@ -158,9 +157,9 @@ def _is_orphan(path: Path) -> bool:
     return False
 
 
-def _is_at_work(path: Path) -> bool:
+def _is_held_by_creator(path: Path) -> bool:
     """Return whether the process that created a file still holds it. A missing file may have just been marked."""
-    return not path.name.endswith(TAKEN) and not _is_orphan(path) and path.exists()
+    return not path.name.endswith(CLAIMED) and not _is_orphan(path) and path.exists()
 
 
 def _locked(file: int, kind: int, *, wait: bool = False) -> bool:
@@ -171,7 +170,7 @@ def _locked(file: int, kind: int, *, wait: bool = False) -> bool:
     return True
 
 
-def _is_at(path: Path, file: int) -> bool:
+def _is_same_file(path: Path, file: int) -> bool:
     with suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file))
     return False
@@ -185,11 +184,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _session(user_id: str, session_id: str, application: int) -> str:
-    return f"{_person(user_id, application)}-{_digest(session_id)}"
+def _session_key(user_id: str, session_id: str, application: int) -> str:
+    return f"{_person_key(user_id, application)}-{_digest(session_id)}"
 
 
-def _person(user_id: str, application: int) -> str:
+def _person_key(user_id: str, application: int) -> str:
     """Return the id of a person in file names. Names for the first application don't contain its key."""
     return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 

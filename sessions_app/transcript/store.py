@@ -26,7 +26,7 @@ ORDER BY s.user_id, s.session_id FOR NO KEY UPDATE OF s
 Name = tuple[int, str]  # primary key of the person, and the application's id of the session
 
 # The columns of a session that an append writes.
-COUNTED = [
+COUNTERS = [
     "message_count",
     "last_sequence",
     "total_tokens",
@@ -38,7 +38,7 @@ COUNTED = [
     "title",
 ]
 # The columns of a new turn. The others are null.
-WRITTEN = (
+TURN_COLUMNS = (
     "session_id",
     "user_id",
     "sequence",
@@ -56,26 +56,21 @@ WRITTEN = (
     "payload",
     "metadata",
 )
-_counters, _values = attrgetter(*COUNTED, "pk"), attrgetter(*WRITTEN)
-_ROW = f"({', '.join(['%s'] * len(WRITTEN))})"
+_counters, _values = attrgetter(*COUNTERS, "pk"), attrgetter(*TURN_COLUMNS)
+_ROW = f"({', '.join(['%s'] * len(TURN_COLUMNS))})"
 _SQL = f"""
-UPDATE sessions_app_session SET {", ".join(f"{column} = %s" for column in COUNTED)} WHERE id = %s;
-INSERT INTO sessions_app_message ({", ".join(WRITTEN)}) VALUES {{rows}} RETURNING id
+UPDATE sessions_app_session SET {", ".join(f"{column} = %s" for column in COUNTERS)} WHERE id = %s;
+INSERT INTO sessions_app_message ({", ".join(TURN_COLUMNS)}) VALUES {{rows}} RETURNING id
 """  # noqa: S608 (names of our own columns)
 
 
 @dataclass(frozen=True)
 class NamedSession:
-    """A session that may not exist yet.
-
-    Args:
-        session_id: The application's id of the session.
-        agent_id, source: The values for a new session.
-    """
+    """A session that may not exist yet."""
 
     user: UserProfile
-    session_id: str
-    agent_id: str = ""
+    session_id: str  # the application's id
+    agent_id: str = ""  # this and `source` are for a new session
     source: str = ""
 
     @property
@@ -129,12 +124,9 @@ def _lock(wanted: Mapping[Name, NamedSession]) -> dict[Name, Session]:
 
 
 def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
-    """Store the counters of sessions and their new turns.
+    """Store the counters of sessions and their new turns, at least one for each session.
 
-    The turns get their primary keys if all are of one session.
-
-    Args:
-        added: New turns of each session, at least one. The session is locked and has its new counters.
+    The sessions are locked and have their new counters. The turns get their primary keys if all are of one session.
     """
     sessions = list({session.pk: session for session, _ in added}.values())
     messages = [message for _, new in added for message in new]
@@ -142,7 +134,7 @@ def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
         _insert(sessions[0], messages)
     else:
         copy_rows(messages)
-        update_rows(sessions, COUNTED)
+        update_rows(sessions, COUNTERS)
 
 
 def _insert(session: Session, added: Sequence[Message]) -> None:

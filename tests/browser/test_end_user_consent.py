@@ -141,7 +141,7 @@ def test_the_pages_of_end_users_are_accessible_and_keep_their_policy(
 ) -> None:
     tab = log_in()
     tab.context.clear_cookies()
-    client = Assistant.objects.register("Claude", [f"{site}/healthz"], is_by_itself=True)
+    client = Assistant.objects.register("Claude", [f"{site}/healthz"], registered_itself=True)
     query = httpx2.QueryParams(asked(client, redirect_uri=f"{site}/healthz"))
     with OpenIDProvider() as provider:
         let_log_in(settings, site, provider)

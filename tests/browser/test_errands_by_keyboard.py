@@ -143,7 +143,7 @@ def test_a_turn_can_be_retracted_and_the_retraction_undone(tab: Page, keys: Keyb
 def test_a_failure_is_shown_on_the_dashboard_and_can_be_resolved(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
     error = "It gave no valid answer."
     job = Job.objects.request("build_moments", talk(ada, 30), requested_by="append")
-    CALLS.keep(CallRecord("moment-builder", "openai:gpt", 5, error_kind="invalid_answer", error=error), job=job)
+    CALLS.record(CallRecord("moment-builder", "openai:gpt", 5, error_kind="invalid_answer", error=error), job=job)
     Job.objects.filter(pk=job.pk).update(status="failed", failure=FailureGroup.objects.get(), error=error)
     tab.reload()
     keys.skip()

@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from memory_extras.oauth.models import Assistant
 from sessions_app.admin.links import page_url
 from sessions_app.models import ApiKey, Application, UserProfile
-from sessions_app.security.staff import invitation_to, invite
+from sessions_app.security.staff import invitation_token, invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
@@ -162,7 +162,7 @@ def test_pages_before_the_login_are_accessible_and_keep_their_policy(tab: Page) 
     tab.context.clear_cookies()
     tab.goto(reverse("admin:login"))
     found = barriers(tab, with_frame=True)
-    tab.goto(page_url(User, "invitation", invitation_to(invite("ida", role="viewer", actor="test"))))
+    tab.goto(page_url(User, "invitation", invitation_token(invite("ida", role="viewer", actor="test"))))
     assert found + barriers(tab) == []
 
 
@@ -171,7 +171,7 @@ def test_the_page_that_authorizes_an_assistant_is_accessible_and_leads_back_to_i
 ) -> None:
     let_ask(settings, site)
     there = f"{site}/admin/"  # a local address, like an assistant's
-    client = Assistant.objects.register("Claude", [there], is_by_itself=True)
+    client = Assistant.objects.register("Claude", [there], registered_itself=True)
     tab.goto(page_url(ApiKey, "authorize", **asked(client, redirect_uri=there)))
     found = barriers(tab)
     tab.get_by_label("User (user_id)").fill("ada")

@@ -64,7 +64,7 @@ def test_models_of_the_ai_sdk_have_memory(settings: Settings, tmp_path: Path, mo
             upstream_api_key=SecretStr("x"),
             memory_timeout_seconds=30,
         )
-        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
+        monkeypatch.setattr("moments_app.interfaces.chat.rounds.STORE_SECONDS", 30)
         for number, code in enumerate(blocks("frameworks.md")):
             page = Path(os.environ["TYPESCRIPT_CLIENT"], f"test/page{number}.ts")
             page.write_text(code.replace("http://localhost:8000", site))

@@ -26,11 +26,9 @@ from drill.provider import Provider
 from drill.site import Site
 from memoryproject.conf import ChatSettings
 from moments_app.context import receipts
-from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
-from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.summary import SummaryRequest
+from moments_app.engines.calls.texts import ConsolidationRequest, DigestRequest, LabeledText, SummaryRequest
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
 from moments_app.interfaces.mcp import server as mcp
@@ -165,7 +163,7 @@ def test_the_answers_of_the_obedient_model_are_valid_and_quote_the_attack(monkey
             built.moments[0].summary,
             engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).facts[0].fact,
             engine.form_memories(FormationRequest(TURNS, [section], "p")).streams[0]["facts"][0]["text"],
-            engine.consolidate(ConsolidationRequest("p", (), (), [Labelled("o1", MARK)], 100, "r")).lines[0].text,
+            engine.consolidate(ConsolidationRequest("p", (), (), [LabeledText("o1", MARK)], 100, "r")).lines[0].text,
             engine.digest(DigestRequest(TURNS, "", 100, "p")).lessons[0],
         ]
     assert all(MARK in answer for answer in answers)

@@ -12,11 +12,9 @@ import pytest
 from drill.ledger import new_mark
 from drill.load import came_to_its_end
 from drill.provider import Provider, refusing, refusing_text
-from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
-from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.summary import SummaryRequest
+from moments_app.engines.calls.texts import ConsolidationRequest, DigestRequest, LabeledText, SummaryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
@@ -62,7 +60,7 @@ def test_every_call_of_an_engine_gets_a_valid_answer(engine: ModelEngine, record
     assert engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).summary_text
     section = StreamSection("s", "p", 0, 20, "")
     assert engine.form_memories(FormationRequest(TURNS, [section], "p")).streams[0]["facts"]
-    consolidation = ConsolidationRequest("p", (), (), [Labelled("o1", "Said.")], 100, "r")
+    consolidation = ConsolidationRequest("p", (), (), [LabeledText("o1", "Said.")], 100, "r")
     assert engine.consolidate(consolidation).lines[0].carries == ["o1"]
     assert engine.digest(DigestRequest(TURNS, "", 100, "p")).context
     assert len(records) == 5 and not any(record.dropped for record in records)

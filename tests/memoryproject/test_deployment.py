@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from sessions_app.database.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
 from tests.support.processes import manage
 
@@ -41,7 +41,7 @@ except ProgrammingError as error:
 @pytest.fixture
 def administrator() -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
     """Connect as a superuser; drop the database and its owner afterward."""
-    folder = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    folder = embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR)
     with psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True) as connection:
         _drop(connection)
         yield connection
@@ -57,7 +57,7 @@ def _drop(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
 @pytest.fixture
 def owners(tmp_path: Path) -> dict[str, str]:
     """The settings of an installation that the owner migrates."""
-    socket = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    socket = embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR)
     return {"DATABASE_URL": f"postgres://{NAME}@/{socket}/{NAME}", "DATA_DIR": str(tmp_path)}
 
 

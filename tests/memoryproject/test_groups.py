@@ -133,7 +133,7 @@ def tables() -> dict[str, Any]:
 @pytest.mark.slow(seconds=15)
 def test_row_18_a_viewer_cannot_post_to_any_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip pages that answer a post like a get. `tests/browser` checks that these show a viewer no form."""
-    monkeypatch.setattr(logins, "SEEN_EVERY", 3_600)  # no slow run marks a session as used
+    monkeypatch.setattr(logins, "UPDATE_SECONDS", 3_600)  # no slow run marks a session as used
     furnish()
     viewer = operator(group="viewers")
     before = tables()

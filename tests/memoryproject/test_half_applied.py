@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
-from memoryproject.database.verification import half_applied, unknown_migrations
+from memoryproject.database.verification import partly_applied, unknown_migrations
 from memoryproject.status import checks
 from tests.support import newer
 from tests.support.processes import database_url, manage
@@ -26,7 +26,7 @@ MISSING = (("moments_app", "0107_help_texts"), ("sessions_app", "0064_roles_of_t
 def told(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[str]:
     """The sentence."""
     app, name = request.param
-    with newer.half_applied(app, name):
+    with newer.partly_applied(app, name):
         yield f"but {name} was not. Run manage.py migrate of a version that has {name}, and then of this version."
 
 
@@ -39,7 +39,7 @@ def test_row_33_migrate_refuses_data_of_a_version_between_two_releases(told: str
 
 
 def test_a_web_process_on_such_data_is_not_ready(told: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "fits", False)
+    monkeypatch.setattr(checks, "is_schema_current", False)
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["checks"]["migrations"].endswith(told)
@@ -72,4 +72,4 @@ def test_restore_refuses_a_backup_of_such_data(told: str, tmp_path: Path) -> Non
 
 def test_data_with_all_or_no_replaced_migrations_are_accepted() -> None:
     applied = {*MigrationRecorder(connection).applied_migrations()}
-    assert half_applied(applied) == half_applied(set()) == ""
+    assert partly_applied(applied) == partly_applied(set()) == ""

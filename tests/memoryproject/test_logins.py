@@ -10,7 +10,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.logins import BEGAN, SEEN, client_address
+from memoryproject.logins import LAST_SEEN_AT, STARTED_AT, client_address
 from sessions_app.models import Event
 from tests.support.operator import operator
 
@@ -63,7 +63,7 @@ class TestHowLong:
         """Set the start or last use of the login that many seconds back; return the status of a page."""
         session = client.session
         for name, value in seconds.items():
-            session[{"began": BEGAN, "seen": SEEN}[name]] = time.time() - value
+            session[{"began": STARTED_AT, "seen": LAST_SEEN_AT}[name]] = time.time() - value
         session.save()
         return client.get("/admin/").status_code
 
@@ -71,7 +71,7 @@ class TestHowLong:
     def test_row_36_an_idle_login_expires(self, client: Client, settings: Settings) -> None:
         before = time.time()
         assert self.age(client, seen=settings.LOGIN_IDLE_MINUTES * 60 - 600) == 200
-        assert client.session[SEEN] >= before  # the page counts as use
+        assert client.session[LAST_SEEN_AT] >= before  # the page counts as use
         assert self.age(client, seen=settings.LOGIN_IDLE_MINUTES * 60 + 1) == 302
         assert client.get("/admin/").status_code == 302
 
@@ -84,11 +84,11 @@ class TestHowLong:
 
     def test_a_page_writes_the_session_once_a_minute(self, client: Client) -> None:
         assert self.age(client, seen=-1000) == 200  # less than a minute has passed, however slow the machine is
-        assert client.session[SEEN] > time.time()
+        assert client.session[LAST_SEEN_AT] > time.time()
 
     def test_the_login_page_leads_back_to_the_requested_page(self, client: Client) -> None:
         session = client.session
-        del session[BEGAN]
+        del session[STARTED_AT]
         session.save()
         answer = client.get("/admin/sessions_app/session/?q=ada")
         assert answer.headers["Location"] == "/admin/login/?next=/admin/sessions_app/session/%3Fq%3Dada"

@@ -13,8 +13,17 @@ import psutil
 import pytest
 
 from memoryproject import process_tree
-from memoryproject.embedded import server
-from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, WAKE, CannotStart, Fork, Held, Tree, hold
+from memoryproject.database import embedded
+from memoryproject.process_tree import (
+    MARK_FILE,
+    STOP_SECONDS,
+    WAKE,
+    CannotStart,
+    DirectoryLocked,
+    Fork,
+    Tree,
+    lock_directory,
+)
 from tests.clients.test_embedded import MEMORY, TOLD, printed_by
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
@@ -51,7 +60,7 @@ def test_row_26_all_processes_end_with_a_killed_root_and_the_next_start_serves(s
     assert len(run.members()) >= 5
     run.process.kill()
     wait_until(lambda: not of_folder(run.folder))
-    assert server.running_socket(run.folder / "postgres") is None
+    assert embedded.running_socket(run.folder / "postgres") is None
     again = Run(run.folder, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGTERM)
     told = f"All processes stopped when process {run.process.pid} since"
@@ -101,7 +110,7 @@ def _prepares(run: Run) -> bool:
 
 
 def _has_started_the_database(run: Run) -> bool:
-    return server.running_socket(run.folder / "postgres") is not None
+    return embedded.running_socket(run.folder / "postgres") is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -116,7 +125,7 @@ def test_row_26_a_stopped_first_start_leaves_no_process_and_can_be_repeated(
     wait_until(lambda: not of_folder(folder))
     if number == signal.SIGTERM:
         assert (run.process.returncode, run.printed.splitlines()[-1]) == (0, "Stopped.")
-    assert server.ensure_running(folder / "postgres")
+    assert embedded.ensure_running(folder / "postgres")
 
 
 def test_row_25_every_killed_process_is_restarted(serve: Callable[[], Run]) -> None:
@@ -164,18 +173,22 @@ def test_commands_do_not_create_a_database(folder: Path) -> None:
 
 
 def test_a_directory_can_be_held_only_once(tmp_path: Path) -> None:
-    with hold(tmp_path), pytest.raises(Held, match=f"process {os.getpid()} since"), hold(tmp_path):
+    with (
+        lock_directory(tmp_path),
+        pytest.raises(DirectoryLocked, match=f"process {os.getpid()} since"),
+        lock_directory(tmp_path),
+    ):
         pass
-    with hold(tmp_path):
+    with lock_directory(tmp_path):
         pass
 
 
 def test_only_errors_of_the_directory_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "data"
-    with pytest.raises(CannotStart, match=f"DATA_DIR: {below} can't be used: Not a directory"), hold(below):
+    with pytest.raises(CannotStart, match=f"DATA_DIR: {below} can't be used: Not a directory"), lock_directory(below):
         pass
-    with pytest.raises(OSError, match="Network is down"), hold(tmp_path):
+    with pytest.raises(OSError, match="Network is down"), lock_directory(tmp_path):
         raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
 
 
@@ -185,11 +198,11 @@ def test_a_child_that_dies_at_once_is_restarted_with_growing_delays() -> None:
     tree.start()
 
     def has_died_again() -> bool:
-        tree.keep()
+        tree.restart_dead()
         return len(told) == 4
 
     wait_until(has_died_again)
-    tree.end()
+    tree.stop()
     assert {text for text, _ in told} == {"The brief one exited with status 3 and is being restarted."}
     assert all(later - earlier >= seconds for seconds, ((_, earlier), (_, later)) in enumerate(pairwise(told)))
 
@@ -202,11 +215,11 @@ def test_a_child_that_ran_for_a_while_is_restarted_at_once(monkeypatch: pytest.M
     tree.start()
 
     def has_died_again() -> bool:
-        tree.keep()
+        tree.restart_dead()
         return len(is_due) == 4
 
     wait_until(has_died_again)
-    tree.end()
+    tree.stop()
     assert all(is_due)
 
 
@@ -216,18 +229,18 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
     tree = Tree([child], told.append)
     tree.start()
     first = child.pid
-    wait_until(lambda: child.rests)
-    tree.require()
-    tree.keep()
+    wait_until(lambda: child.is_resting)
+    tree.check_started()
+    tree.restart_dead()
     assert child.pid == first
     tree.wake()
-    tree.keep()
+    tree.restart_dead()
     second = child.pid
     assert second != first
-    wait_until(lambda: child.rests)
-    tree.keep()
+    wait_until(lambda: child.is_resting)
+    tree.restart_dead()
     assert child.pid == second
-    tree.end()
+    tree.stop()
     assert told == []
 
 
@@ -238,10 +251,10 @@ def test_a_child_that_is_woken_before_it_rests_is_restarted() -> None:
     tree.start()
     first = child.pid
     tree.wake()
-    wait_until(lambda: child.rests)
-    tree.keep()
+    wait_until(lambda: child.is_resting)
+    tree.restart_dead()
     assert child.pid != first
-    tree.end()
+    tree.stop()
 
 
 def test_a_signal_wakes_resting_children(tmp_path: Path) -> None:
@@ -261,7 +274,7 @@ def test_a_signal_wakes_resting_children(tmp_path: Path) -> None:
 def _rest_and_note_starts(folder: Path) -> None:
     tree = Tree([Fork("A child", lambda: (folder / str(os.getpid())).touch(), may_rest=True)], lambda _: None)
     tree.start()
-    tree.keep_until_asked()
+    tree.run_until_interrupted()
 
 
 def test_a_fork_has_its_own_process_name() -> None:

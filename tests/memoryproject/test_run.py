@@ -11,7 +11,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from memoryproject.embeddings import NOWHERE, read_address
+from memoryproject.embeddings import UNREACHABLE, read_address
 from tests.memoryproject.telemetry.test_spans import CALLER, TRACE, spans
 from tests.support.embeddings import post
 from tests.support.folders import data_folder, migrated_folder
@@ -154,7 +154,7 @@ def test_the_embeddings_server_is_restarted_and_ends_with_the_site(monkeypatch: 
         wait_until(lambda: _answers(folder))
         run.stop()
         assert of_folder(folder) == []
-        assert read_address(folder) == NOWHERE
+        assert read_address(folder) == UNREACHABLE
 
 
 def _embeddings_servers(run: Run) -> list[psutil.Process]:

@@ -40,7 +40,7 @@ def test_the_schema_is_not_sent_again_to_a_client_that_caches_it(client: Any) ->
 
 @pytest.mark.slow
 def test_row_29_the_schema_is_generated_at_startup() -> None:
-    code = "from memoryproject import asgi; print(asgi.schema_view.make.cache_info())"
+    code = "from memoryproject import asgi; print(asgi.schema_view.generate.cache_info())"
     command = [sys.executable, "-c", code]
     printed = subprocess.run(
         command, cwd=BASE_DIR, env=environment(), capture_output=True, text=True, check=True

@@ -341,10 +341,10 @@ def test_row_24_rounds_of_two_applications_are_spooled_separately(
     for application in (DEFAULT, other):
         said = Round(ChatSession("ada", "s1", application=application), [NewMessage("user", "Hello.")])
         file = spool.Spool.create("ada", "s1", said.first_record(), application=application)
-        file.leave()
-        made[application] = spool.left_of("ada", "s1", application)
+        file.release()
+        made[application] = spool.unstored_files("ada", "s1", application)
     assert [len(paths) for paths in made.values()] == [1, 1]
-    spool.forget("ada", other)
+    spool.remove_person("ada", other)
     assert spool.orphans() == made[DEFAULT]
 
 

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import RollingSummarySettings
 from moments_app.context import receipts
-from moments_app.jobs.runner import run_job, run_taken
+from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS, WINDOW
@@ -238,11 +238,11 @@ class TestContent:
     def test_row_15_a_round_that_ends_during_a_run_without_work_gets_its_version(self, ada: UserProfile) -> None:
         session = append(ada, "s1", turns(6)).session
         work_off()
-        waiting = Job.objects.take(Job.objects.request(PROCESS, session, requested_by="test").job_id)
+        waiting = Job.objects.claim(Job.objects.request(PROCESS, session, requested_by="test").job_id)
         assert waiting
 
         def run_it() -> None:
-            run_taken(waiting)
+            run_claimed(waiting)
             connection.close()
 
         run = threading.Thread(target=run_it)
@@ -298,9 +298,9 @@ class TestFailure:
     def test_row_5_an_abandoned_version_is_restarted(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         Job.objects.all().delete()
-        assert recover_jobs().begun_again == 0
+        assert recover_jobs().restarted == 0
         Summary.objects.update(created_at=timezone.now() - timedelta(minutes=6))
-        assert recover_jobs().begun_again == 1
+        assert recover_jobs().restarted == 1
         work_off()
         assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
 

@@ -8,10 +8,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from sessions_app.daily_limits import behind
+from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT, Application
-from sessions_app.models.daily_limit import Amounts, Kind, Subject, tomorrow
+from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind, tomorrow
 from sessions_app.people.erase import erase_user
 from tests.support.api import Api
 from tests.support.concurrency import at_once
@@ -85,7 +85,7 @@ class TestRequests:
         def call(number: int) -> list[int]:
             if number == 0:
                 for _ in range(5):
-                    behind.flush()
+                    usage_writer.flush()
                 return []
             paths = ["sessions?user_id=ada", "sessions?user_id=bo", "usage"] * 3
             return [service.get(path).status_code for path in paths]
@@ -95,7 +95,7 @@ class TestRequests:
         assert used(key).requests == 20
 
     def test_adding_usage_does_not_wait_for_locked_rows(self, key: ApiKey) -> None:
-        subject = Subject(Kind.KEY, key.pk)
+        subject = Subject(SubjectKind.KEY, key.pk)
         DailyUsage.objects.add({subject: Amounts(requests=1)})
 
         def count(_: int) -> None:
@@ -154,7 +154,7 @@ class TestWhatItCosts:
         for name in ("ada", "bo"):
             service.get("sessions", user_id=name)
         with CaptureQueriesContext(connection) as captured:
-            behind.flush()
+            usage_writer.flush()
         assert len([query for query in captured.captured_queries if "count_usage" in query["sql"]]) == 1
 
 
@@ -206,11 +206,11 @@ class TestTables:
         own = ApiKey.objects.get(user=ada)
         limit(own, requests=100)
         say(as_ada)
-        behind.flush()
+        usage_writer.flush()
         assert DailyUsage.objects.exclude(key=None).exists()
         erase_user("ada", application=DEFAULT, actor="operator:eve")
         as_ada.get("sessions")
-        behind.flush()
+        usage_writer.flush()
         assert not DailyUsage.objects.filter(application=None).exists()
         assert not DailyLimit.objects.exists()
 
@@ -220,7 +220,7 @@ class TestTables:
             UserProfile.objects.select_for_update().get(pk=ada.pk)
 
             def count(_: int) -> None:
-                DailyUsage.objects.add({Subject(Kind.KEY, own.pk): Amounts(requests=1)})
+                DailyUsage.objects.add({Subject(SubjectKind.KEY, own.pk): Amounts(requests=1)})
 
             at_once(count, 1)
         assert not DailyUsage.objects.exists()

@@ -135,7 +135,7 @@ def test_positions_are_stored_for_phrases() -> None:
 def test_a_query_has_the_syntax_of_search_engines() -> None:
     def matches(query: str, text: str) -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT %s::tsvector @@ %s::tsquery", [lexemes.vector(text), lexemes.all_of(query)])
+            cursor.execute("SELECT %s::tsvector @@ %s::tsquery", [lexemes.vector(text), lexemes.all_words_query(query)])
             [found] = cursor.fetchone() or [None]
             return bool(found)
 
@@ -154,8 +154,8 @@ def test_a_query_has_the_syntax_of_search_engines() -> None:
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=200))
 def test_postgresql_can_parse_the_vector_and_queries_of_any_text(text: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT %s::tsvector, %s::tsquery", [lexemes.vector(text), lexemes.all_of(text)])
-        cursor.execute("SELECT %s::tsquery", [lexemes.any_of(text, 64)[0]])
+        cursor.execute("SELECT %s::tsvector, %s::tsquery", [lexemes.vector(text), lexemes.all_words_query(text)])
+        cursor.execute("SELECT %s::tsquery", [lexemes.any_word_query(text, 64)[0]])
     lexemes.likely_languages(text)
 
 

@@ -11,7 +11,7 @@ from django.urls.resolvers import URLResolver
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.exceptions import ValidationError
 
-from memoryproject.serving.schema_view import description
+from memoryproject.serving.schema_view import schema
 from sessions_app.api.errors import api_exception
 from sessions_app.api.viewsets import ApiViewSet
 from sessions_app.management.base import RefusingCommand
@@ -49,7 +49,7 @@ def test_every_call_of_the_api_is_an_action_of_a_viewset() -> None:
     views = _views(get_resolver().url_patterns)
     assert len(views) > 25
     others = {view for view in views.values() if not (isinstance(view, type) and issubclass(view, ApiViewSet))}
-    assert others == {description, SpectacularSwaggerSplitView}
+    assert others == {schema, SpectacularSwaggerSplitView}
 
 
 def test_a_refusal_keeps_its_text_code_and_status_over_rest() -> None:

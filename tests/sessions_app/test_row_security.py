@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import DatabaseError, connection, models, transaction
 
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream, Moment
-from moments_app.streams.curate import evict
+from moments_app.streams.edit import evict
 from sessions_app import lexemes
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT

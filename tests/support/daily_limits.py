@@ -5,9 +5,9 @@ from typing import Any
 
 from django.db.models import F
 
-from sessions_app.daily_limits import behind, meter
+from sessions_app.daily_limits import meter, usage_writer
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage
-from sessions_app.models.daily_limit import Amounts, Kind, Subject
+from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind
 
 Whose = ApiKey | Application
 
@@ -22,18 +22,18 @@ def limit(whose: Whose, **amounts: Any) -> DailyLimit:
 
 def begin_again() -> None:
     """Simulate a new process, after the previous one has written its counts."""
-    behind.flush()
+    usage_writer.flush()
     meter.forget()
 
 
 def used(whose: Whose) -> Amounts:
     """Return the stored usage of a key or an application today."""
-    behind.flush()
+    usage_writer.flush()
     return DailyUsage.objects.standings([Subject(_kind(whose), whose.pk)])[0].used
 
 
-def _kind(whose: Whose) -> Kind:
-    return Kind.KEY if isinstance(whose, ApiKey) else Kind.APPLICATION
+def _kind(whose: Whose) -> SubjectKind:
+    return SubjectKind.KEY if isinstance(whose, ApiKey) else SubjectKind.APPLICATION
 
 
 def next_day() -> None:

@@ -14,7 +14,7 @@ from django.urls import URLPattern, reverse
 from drill.trust.operator_pages import named_patterns
 from moments_app.models import MemoryAtom
 from sessions_app.models import Session, UserProfile
-from sessions_app.security.staff import invitation_to
+from sessions_app.security.staff import invitation_token
 
 # The values of URL arguments other than the model's primary key: a text, a function that returns one, or a model, whose
 # first row is used. If a new page has another argument, add it here.
@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "session_pk": Session,
     "test_person": lambda: str(UserProfile.objects.get(is_test=True).pk),
     "trial": lambda: str(apps.get_model("lab", "prompttrial")._base_manager.earliest("pk").pk),
-    "token": lambda: invitation_to(User.objects.filter(password__startswith="!").earliest("pk")),
+    "token": lambda: invitation_token(User.objects.filter(password__startswith="!").earliest("pk")),
     "user_pk": UserProfile,
 }
 NOT_OURS = {"view_on_site", "autocomplete"}  # redirects elsewhere; returns JSON to form fields

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from memoryproject.conf import BASE_DIR
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 
 RUN = "MEMORY_TEST_RUN"  # environment variable with the id of this test run
 
@@ -28,7 +28,7 @@ def data_folder() -> Iterator[Path]:
         try:
             yield Path(folder)
         finally:
-            server.stop(Path(folder) / "postgres")
+            embedded.stop(Path(folder) / "postgres")
 
 
 @cache
@@ -63,7 +63,7 @@ def _make(folder: Path) -> None:
     try:
         subprocess.run(command, cwd=BASE_DIR, env=os.environ | own, check=True)
     finally:
-        server.stop(unfinished / "postgres")
+        embedded.stop(unfinished / "postgres")
     with (unfinished / "postgres/postgresql.conf").open("a") as file:
         file.write("fsync = off\n")  # only processes crash here, not the machine
     unfinished.rename(folder)

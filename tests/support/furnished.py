@@ -178,7 +178,7 @@ def _fail(session: Session) -> None:
     )
     said = Exchange("What did they speak of?", "I would rather not say.")
     call = CallRecord("moments", "gpt", 900, error_kind="timeout", error="Timed out.", exchange=said)
-    EngineCall.objects.keep(call, job=job)
+    EngineCall.objects.record(call, job=job)
     Job.objects.filter(pk=job.pk).update(failure=FailureGroup.objects.get(kind="timeout"))
 
 

@@ -3,8 +3,8 @@
 import uuid
 
 from memory_extras.lab.models import Probe
-from memory_extras.lab.probes.keep import draft_from, keep_probe
-from memory_extras.lab.trials.sample import begin
+from memory_extras.lab.probes.save import draft_from, save_probe
+from memory_extras.lab.trials.sample import start_trial
 from moments_app.models import PromptVersion
 from sessions_app.models import Session, UserProfile
 from tests.support.transcript import talk
@@ -20,7 +20,7 @@ def _probe(session: Session) -> None:
     """Create a probe that was met with one prompt and missed with the next."""
     draft = draft_from(session, 0)
     assert draft is not None
-    probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
+    probe, _ = save_probe(session.user, draft, created_by="operator:eve")
     for number, is_met in enumerate((True, False), start=1):
         probe.results.create(
             run_id=uuid.uuid4(),
@@ -42,7 +42,7 @@ def _probe(session: Session) -> None:
 def _try_out() -> None:
     """Create a trial of the first prompt over a sample, and a test person with a message."""
     version = PromptVersion.objects.earliest("resource", "pk")
-    trial = begin(version, 3, requested_by="operator:eve")
+    trial = start_trial(version, 3, requested_by="operator:eve")
     figures = {"calls": 3, "tokens": 2_000, "milliseconds": 4_000, "kept": 9, "dropped": 1, "met": 1, "probes": 2}
     trial.sides.get().add(figures)
     talk(UserProfile.objects.create(user_id="tess", is_test=True), 4, session_id="playground-1")

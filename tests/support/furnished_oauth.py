@@ -10,6 +10,6 @@ from sessions_app.models import Session
 
 def furnish(session: Session) -> None:
     """Register an assistant with a grant of the session's person."""
-    assistant = Assistant.objects.register("Claude", ["https://claude.example.com/back"], is_by_itself=True)
+    assistant = Assistant.objects.register("Claude", ["https://claude.example.com/back"], registered_itself=True)
     ends_at = timezone.now() + timedelta(days=30)
     Consent.objects.allow(assistant, user=session.user, scopes=["read"], ends_at=ends_at, by="operator:eve")

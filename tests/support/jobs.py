@@ -81,10 +81,10 @@ def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> Non
     assert covered == list(range(session.built_to + 1))
     for moment in moments:
         held = list(moment.messages.in_order().values_list("sequence", flat=True))
-        believed = session.messages.turns().believed().in_order()
+        believed = session.messages.turns().unretracted().in_order()
         covered_by_it = believed.filter(sequence__range=(moment.first_sequence, moment.last_sequence))
         assert held == list(covered_by_it.values_list("sequence", flat=True))
-    assert not session.messages.turns().believed().filter(moment=None, sequence__lte=session.built_to).exists()
+    assert not session.messages.turns().unretracted().filter(moment=None, sequence__lte=session.built_to).exists()
 
 
 def assert_chain_is_whole(user: UserProfile) -> None:

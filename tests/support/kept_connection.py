@@ -12,7 +12,7 @@ from django.db import connection
 from psycopg import Connection, Error
 from psycopg.pq import TransactionStatus
 
-from memoryproject.postgresql.base import DatabaseWrapper
+from memoryproject.database.base import DatabaseWrapper
 
 
 class KeptConnection:

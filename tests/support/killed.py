@@ -145,13 +145,12 @@ class _Steps:
         from django.core.files.storage import storages
         from django.db.backends.base.base import BaseDatabaseWrapper
 
-        from memoryproject.database import restore
-        from memoryproject.postgresql import programs
+        from memoryproject.database import backup, restore
 
         counted: dict[Any, tuple[str, ...]] = {
             os: ("write", "fsync"),
             Path: ("touch", "write_bytes", "replace", "rename", "unlink"),
-            programs: ("find",),
+            backup: ("find_program",),
             type(storages["archive"]): ("_save", "open", "listdir", "delete"),
             BaseDatabaseWrapper: ("_commit",),
         }

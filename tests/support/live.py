@@ -68,8 +68,8 @@ def live_site() -> Iterator[str]:
         finally:
             server.end()
             thread.join()
-            if probe.PULSE._connection:
-                probe.PULSE._connection.close()
+            if probe.PROBE._connection:
+                probe.PROBE._connection.close()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def newer_version() -> Iterator[None]:
 
 
 @contextmanager
-def half_applied(app: str, name: str) -> Iterator[None]:
+def partly_applied(app: str, name: str) -> Iterator[None]:
     """Pretend that one of the migrations that a squashed one replaces was not applied, until the block ends."""
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name = %s RETURNING applied", [app, name])

@@ -27,5 +27,5 @@ if __name__ == "__main__":
     path, body, headers = sys.argv[1:]
     sys.stdout.write(asyncio.run(post(path, body, json.loads(headers))))
     worker = Worker(sorted(Lane, reverse=True), may_rest=True)  # wakes no other workers, because there are none
-    while worker._step():
+    while worker._run_one():
         pass

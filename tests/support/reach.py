@@ -7,7 +7,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from moments_app.interfaces.chat.memory import with_memory
+from moments_app.interfaces.chat.endpoint import with_memory
 from moments_app.interfaces.chat.request import ChatSession, read_request
 from moments_app.interfaces.mcp import server
 from moments_app.interfaces.mcp.connection import CURRENT, Connection

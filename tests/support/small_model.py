@@ -1,13 +1,10 @@
-"""Files of a sentence model with a few words. It looks up the vector of each word, like a real model's first layer.
-
-The file is written by hand in ONNX's format (protobuf messages with field numbers): a `Gather` of rows.
-"""
+"""Files of a sentence model with a few words. It looks up the vector of each word, like a real model's first layer."""
 
 import json
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from onnx import TensorProto, helper
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
@@ -21,7 +18,6 @@ MEANINGS = {
     "piano": (0.0, 1.0, 0.1),
 }
 OTHER = (0.0, 0.0, 0.3)
-_FLOAT, _INT64 = 1, 7
 
 
 def write_model(folder: Path, *, takes_first: bool = False) -> Path:
@@ -44,32 +40,13 @@ def write_model(folder: Path, *, takes_first: bool = False) -> Path:
 
 
 def _lookup(rows: Sequence[Sequence[float]]) -> bytes:
-    table = _message(
-        {1: [len(rows), WIDTH], 2: _FLOAT, 8: "rows", 9: b"".join(struct.pack("<3f", *row) for row in rows)}
-    )
-    node = _message({1: ["rows", "input_ids"], 2: "tokens", 4: "Gather"})
-    graph = {1: node, 2: "lookup", 5: table, 11: _value("input_ids", _INT64, 2), 12: _value("tokens", _FLOAT, 3)}
-    return _message({1: 8, 7: _message(graph), 8: _message({2: 13})})
-
-
-def _value(name: str, kind: int, axes: int) -> bytes:
-    shape = _message({1: [_message({2: f"axis{axis}"}) for axis in range(axes)]})
-    return _message({1: name, 2: _message({1: _message({1: kind, 2: shape})})})
-
-
-def _message(fields: Mapping[int, object]) -> bytes:
-    """Return a protobuf message. Its fields are numbers, texts or bytes, or lists of these, by field number."""
-    written = b""
-    for number, value in fields.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, int):
-                written += _number(number << 3) + _number(one)
-            else:
-                body = one.encode() if isinstance(one, str) else one
-                assert isinstance(body, bytes)
-                written += _number(number << 3 | 2) + _number(len(body)) + body
-    return written
-
-
-def _number(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _number(value >> 7)
+    """Return a model that looks up the row of each token."""
+    table = helper.make_tensor("rows", TensorProto.FLOAT, (len(rows), WIDTH), [value for row in rows for value in row])
+    tokens = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [None, None])
+    vectors = helper.make_tensor_value_info("vectors", TensorProto.FLOAT, [None, None, WIDTH])
+    node = helper.make_node("Gather", ["rows", "input_ids"], ["vectors"])
+    graph = helper.make_graph([node], "lookup", [tokens], [vectors], [table])
+    model: bytes = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+    ).SerializeToString()
+    return model

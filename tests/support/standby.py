@@ -15,8 +15,8 @@ from django.conf import settings
 from django.db import connection, connections
 
 from memory_extras.scale import replica
-from memoryproject.embedded import server
-from memoryproject.postgresql.base import DatabaseWrapper
+from memoryproject.database import embedded
+from memoryproject.database.base import DatabaseWrapper
 
 
 class Standby:
@@ -28,7 +28,7 @@ class Standby:
 
     def __enter__(self) -> Self:
         primary = settings.EMBEDDED_DATABASE_DIR
-        socket, owner = server.ensure_running(primary), (primary / "PG_VERSION").stat()
+        socket, owner = embedded.ensure_running(primary), (primary / "PG_VERSION").stat()
         postmaster = int((primary / "postmaster.pid").read_text().split()[0])
         self._programs, self._owner = Path(psutil.Process(postmaster).exe()).parent, owner.st_uid
         self.socket = Path(tempfile.mkdtemp(prefix="memory-standby-"))  # separate from the folder that is copied
@@ -62,8 +62,8 @@ def replica_at(folder: Path) -> Iterator[None]:
     """Use the standby as this test's replica, like `REPLICA_DATABASE_URL`."""
     there = deepcopy(connections[connection.alias].settings_dict)
     # Not in the configured databases, because Django would empty these after the test.
-    connections[replica.ALIAS] = DatabaseWrapper(there | {"HOST": str(folder)}, alias=replica.ALIAS)
-    replica.forget_away()
+    connections[replica.ALIAS] = DatabaseWrapper(there | {"EMBEDDED": False, "HOST": str(folder)}, alias=replica.ALIAS)
+    replica._skip_until = 0.0  # otherwise, a failed test could prevent its use
     try:
         yield
     finally:

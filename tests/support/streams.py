@@ -9,8 +9,8 @@ from django.db import transaction
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput, Line
-from moments_app.streams.edit_profile import edit_profile, pin_text
+from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput, Line
+from moments_app.streams.edit import edit_profile, pin_text
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import write_text
 from sessions_app.models import Session, UserProfile
@@ -37,7 +37,7 @@ def fold(stream: MemoryStream) -> Job:
 def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
     """Consolidate while other work starts after the text is written, and commit when that work waits for a lock."""
     asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
-    job = Job.objects.take(asked.job_id)
+    job = Job.objects.claim(asked.job_id)
     assert job is not None
     input = Consolidate().claim(job)
     assert isinstance(input, ConsolidationInput)
@@ -45,7 +45,7 @@ def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
     new = [Line(piece.text.split("] ")[1], piece.carries) for piece in input.observations]
     other = Thread(target=on_its_own_connection, args=(work,))
     with transaction.atomic():
-        Consolidate().commit(job, input, Consolidated(ConsolidatedText([*input.fixed, *old, *new]), "test"))
+        Consolidate().commit(job, input, ConsolidatedText([*input.fixed, *old, *new], engine="test"))
         other.start()
         wait_until_somebody_waits()
     other.join()

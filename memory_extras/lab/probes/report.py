@@ -9,7 +9,7 @@ from django.db.models import Count, Min, Q, Sum
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from memory_extras.lab.models.probe import ProbeResultQuerySet
+from memory_extras.lab.models import ProbeResultQuerySet
 
 DAYS = 90
 POINTS = 60  # the latest ones
@@ -18,11 +18,9 @@ FIGURES = ("day", "asked", "met", "words_found", "words_count")
 
 @dataclass(frozen=True)
 class Point:
-    """The results of a day with the same prompts and settings.
+    """The results of a day (UTC) with the same prompts and settings.
 
     Args:
-        day: The day in UTC.
-        asked, met: The numbers of all results, and of those that were met.
         words_found, words_count: The words of all expected answers.
         changes: What changed since the previous point.
     """
@@ -36,12 +34,10 @@ class Point:
 
     @property
     def share(self) -> float:
-        """The percentage of results that were met."""
         return 100 * self.met / self.asked
 
     @property
     def words(self) -> float:
-        """The percentage of words that were found."""
         return 100 * self.words_found / self.words_count if self.words_count else 0.0
 
 

@@ -13,19 +13,18 @@ from typing import Any
 from django.db import DatabaseError, transaction
 
 from memory_extras.lab.models import Probe
-from memory_extras.lab.probes.measure import Measure, measured
-from memory_extras.lab.probes.run import NO_SESSION, evidence_of, session_to_ask_in
+from memory_extras.lab.probes.run import NO_SESSION, Measure, evidence_of, measure, session_to_ask_in
 from memory_extras.lab.trials.try_prompt import Trial
 from moments_app.context.assemble import ContextRequest, preview
 from moments_app.context.budget import BudgetTooSmall
-from moments_app.jobs.process import AnyProcess, ClaimLost, Moved, Skipped, process_named, session_of
+from moments_app.jobs.process import AnyProcess, ClaimLost, InputChanged, Skipped, process_named, session_of
 from moments_app.models import Job, MemoryStream
 from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
 MOST = 10  # maximum probes, because the session is locked meanwhile
-NOT_KEPT = "The result conflicts with current memory, so no context could be built from it."
+CONFLICT = "The result conflicts with current memory, so no context could be built from it."
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,7 @@ class TriedProbe:
 
 
 def try_probes(trial: Trial, subject: Session | MemoryStream) -> list[TriedProbe]:
-    """Measure a subject's probes for each result of a trial. Writes nothing.
-
-    Call this outside any transaction.
-    """
+    """Measure a subject's probes for each result of a trial. Writes nothing. Call it outside any transaction."""
     probes = _probes_of(subject)
     recalls = [_recall(probe) for probe in probes]
     columns = [_measures(trial, answer.answer, subject, probes, recalls) for answer in trial.answers] if probes else []
@@ -74,26 +70,25 @@ def _measures(
     if answer is None:  # the engine failed
         return [None] * len(probes)
     try:
-        with _as_if_kept(trial, answer, subject):
+        with _as_if_committed(trial, answer, subject):
             return [_measure(probe, recall) for probe, recall in zip(probes, recalls, strict=True)]
-    except (Moved, ClaimLost, DatabaseError):
-        return [Measure(problem=NOT_KEPT)] * len(probes)
+    except (InputChanged, ClaimLost, DatabaseError):
+        return [Measure(problem=CONFLICT)] * len(probes)
 
 
 @contextmanager
-def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> Iterator[None]:
-    """Run the block as if the process had saved a result."""
+def _as_if_committed(trial: Trial, answer: Any, subject: Session | MemoryStream) -> Iterator[None]:
     process = process_named(trial.process)
     with transaction.atomic():
         job = _running_job(process.name, subject)
         if _version_of(subject) != _version_of(job.stream or session_of(job)):
-            raise Moved("The session changed during the trial. Try again.")
+            raise InputChanged("The session changed during the trial. Try again.")
         if trial.is_again:
-            _set_back(process, job)
+            _rewind(process, job)
         input = process.claim(job)  # may start what the commit completes
         if isinstance(input, Skipped):
-            raise Moved(input.reason)
-        process.commit(job, input.of_one_call(), answer)
+            raise InputChanged(input.reason)
+        process.commit(job, input.for_first_call(), answer)
         yield
         transaction.set_rollback(True)
 
@@ -105,7 +100,7 @@ def _version_of(subject: Session | MemoryStream) -> tuple[object, ...]:
     return (subject.last_updated_at,)
 
 
-def _set_back(process: AnyProcess, job: Job) -> None:
+def _rewind(process: AnyProcess, job: Job) -> None:
     """Undo the process's last run for its commit, which reads the session again."""
     process.rewind(job)
     if job.session:
@@ -117,7 +112,7 @@ def _running_job(name: str, subject: Session | MemoryStream) -> Job:
     about = {"stream": subject} if isinstance(subject, MemoryStream) else {"session": subject}
     Job.objects.open().filter(process=name, **about).update(status=Job.Status.SKIPPED)
     job = Job.objects.create(process=name, user=subject.user, force=True, requested_by="trial", **about)
-    taken = Job.objects.take(job.job_id)
+    taken = Job.objects.claim(job.job_id)
     assert taken is not None  # it is due, and not visible to workers
     return taken
 
@@ -132,4 +127,4 @@ def _measure(probe: Probe, recall: RecallRequest | None) -> Measure:
     except BudgetTooSmall as error:
         return Measure(problem=str(error))
     assert envelope is not None  # the session exists
-    return measured(probe, evidence_of(probe), envelope)
+    return measure(probe, evidence_of(probe), envelope)

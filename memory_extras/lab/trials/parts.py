@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from moments_app.engines.calls.summary import Fact
-from moments_app.models import PromptResource
+from memory_extras.lab.trials.try_prompt import Trial, TrialAnswer
+from moments_app.engines.calls.texts import Fact
+from moments_app.models import PromptResource, PromptVersion
 from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import Digested, DigestInput
-from moments_app.streams.consolidate import Consolidated, ConsolidationInput
+from moments_app.streams.consolidate import ConsolidatedText, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
-from moments_app.summaries import Rolled, SummaryInput
+from moments_app.summaries import SummaryInput, TimedAnswer
 
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """A part of an engine's result."""
-
     heading: str
     text: str
     about: str = ""
@@ -32,22 +31,22 @@ def is_about_streams(resource: PromptResource) -> bool:
 
 
 @singledispatch
-def given(input: Any) -> str:
+def describe_input(input: Any) -> str:
     """Describe the part of the subject that the engine received."""
     return "all waiting work"
 
 
-@given.register
+@describe_input.register
 def _(input: BuildInput) -> str:
     return _turns(input.first_sequence, input.last_sequence)
 
 
-@given.register
+@describe_input.register
 def _(input: DigestInput | SummaryInput | FormationInput) -> str:
     return _turns(input.request.turns[0].index, input.request.turns[-1].index)
 
 
-@given.register
+@describe_input.register
 def _(input: ConsolidationInput) -> str:
     return f"{len(input.request.observations)} observations"
 
@@ -60,12 +59,11 @@ def _turns(first: int, last: int) -> str:
 
 
 @singledispatch
-def parts(answer: Any) -> list[AnswerPart]:
-    """Split a result into readable parts."""
+def readable_parts(answer: Any) -> list[AnswerPart]:
     return [AnswerPart("Answer", str(answer))]
 
 
-@parts.register
+@readable_parts.register
 def _(answer: Built) -> list[AnswerPart]:
     moments = [
         AnswerPart(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
@@ -74,12 +72,12 @@ def _(answer: Built) -> list[AnswerPart]:
     return [*moments, AnswerPart("Journey", answer.journey)]
 
 
-@parts.register
-def _(answer: Rolled) -> list[AnswerPart]:
+@readable_parts.register
+def _(answer: TimedAnswer) -> list[AnswerPart]:
     return [AnswerPart("Summary", answer.answer.summary_text), AnswerPart("Facts", _facts(answer.answer.facts))]
 
 
-@parts.register
+@readable_parts.register
 def _(answer: Formed) -> list[AnswerPart]:
     items = [
         AnswerPart(f"{one.label}, {one.atom_type}", one.draft.text, f"turns {_numbers(one.sequences)}")
@@ -89,17 +87,17 @@ def _(answer: Formed) -> list[AnswerPart]:
     return [*items, AnswerPart("Dropped", dropped)] if dropped else items
 
 
-@parts.register
-def _(answer: Consolidated) -> list[AnswerPart]:
-    text = answer.text.content
-    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.text.dropped.items())
+@readable_parts.register
+def _(answer: ConsolidatedText) -> list[AnswerPart]:
+    text = answer.content
+    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.dropped.items())
     return [
         AnswerPart("Text", text, f"{len(text.split())} words"),
         *([AnswerPart("Dropped", dropped)] if dropped else []),
     ]
 
 
-@parts.register
+@readable_parts.register
 def _(answer: Digested) -> list[AnswerPart]:
     context = AnswerPart("Context", answer.context, f"{len(answer.context.split())} words")
     return [context, *(AnswerPart("Lesson", lesson) for lesson in answer.lessons)]
@@ -120,3 +118,17 @@ def _facts(facts: Sequence[Fact]) -> str:
 
 def _numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
+
+
+@dataclass(frozen=True)
+class Side:
+    made: TrialAnswer
+    is_active: bool
+    parts: list[AnswerPart]
+
+
+def readable_sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
+    return [
+        Side(made, bool(active and made.version.pk == active.pk), readable_parts(made.answer) if made.answer else [])
+        for made in trial.answers
+    ]

@@ -1,22 +1,22 @@
-"""Prompt trials over a sample: the choice of the sample, and the figures of the results."""
+"""The sessions and streams that prompts are tried on: one that an operator chooses, or a sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from memory_extras.lab.models import Probe, PromptTrial
-from memory_extras.lab.models.prompt_trial import PromptTrialQuerySet
+from memory_extras.lab.models import Probe, PromptTrial, PromptTrialQuerySet
 from memory_extras.lab.probes.trial import TriedProbe
-from memory_extras.lab.trials.parts import is_about_streams
-from memory_extras.lab.trials.subjects import Side
+from memory_extras.lab.trials.parts import Side, is_about_streams
 from memory_extras.lab.trials.try_prompt import Trial, TrialAnswer
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.models.engine_call import cost_of
 from moments_app.operator.diff import DiffPart, word_diff
+from sessions_app.admin.base import prefix_search
 from sessions_app.limited_operators import scope_key, unlimited
 from sessions_app.models import Session
 
+SUBJECTS = 8  # to offer at once; operators find others by typing
 SIZES = (3, 5, 10)
 LOOKED_AT = 200  # newest sessions or streams to choose the sample from
 SHORT = 24  # turns of a session; shorter ones are chosen last
@@ -37,16 +37,11 @@ class Outcome:
 
     @property
     def differs(self) -> bool:
-        """Whether the two results differ."""
         return bool(self.added or self.removed)
 
 
 def sample_of(resource: PromptResource, size: int) -> list[int]:
-    """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last.
-
-    Args:
-        size: The maximum number of items.
-    """
+    """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last."""
     newest = _streams() if is_about_streams(resource) else _sessions()
     people = {one.user_id for one in newest}
     asked = set(Probe.objects.filter(user__in=people).values_list("user_id", flat=True))
@@ -58,7 +53,6 @@ def sample_of(resource: PromptResource, size: int) -> list[int]:
 
 
 def _is_short(subject: Session | MemoryStream) -> bool:
-    """Return whether a session is too short to be a good test."""
     return isinstance(subject, Session) and subject.message_count < SHORT
 
 
@@ -78,13 +72,8 @@ def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
     return found.filter(requested_by=actor) if scope_key() else found
 
 
-def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:
-    """Create a trial of a version, and of the active one if that is different.
-
-    Args:
-        size: The size of the sample.
-        requested_by: operator:….
-    """
+def start_trial(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:
+    """Create a trial of a version, and of the active one if that is different."""
     trial = PromptTrial.objects.create(version=version, size=size, requested_by=requested_by)
     active = version.resource.active_version
     for one in [active, version] if active and active.pk != version.pk else [version]:
@@ -92,9 +81,9 @@ def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTria
     return trial
 
 
-def note(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
+def add_result(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
     """Add the result of one item of the sample. Return False if the sample was already complete."""
-    if not trial.is_taken(differs=outcome.differs):
+    if not trial.count_item(differs=outcome.differs):
         return False
     with unlimited():  # the version may be site-wide
         PromptVersion.objects.filter(pk=trial.version_id).update(is_tried=True)
@@ -136,3 +125,42 @@ def _figures(answer: TrialAnswer) -> dict[str, Any]:
 def _met(probes: Sequence[TriedProbe], number: int) -> dict[str, int]:
     measures = [probe.measures[number] for probe in probes]
     return {"probes": len(measures), "met": sum(bool(measure and measure.is_met) for measure in measures)}
+
+
+# --- the session or stream that an operator chooses ---
+
+
+@dataclass(frozen=True)
+class Subject:
+    pk: int
+    name: str
+    about: str
+
+
+def subjects(resource: PromptResource, beginning: str) -> list[Subject]:
+    """Find sessions or streams to try the prompt on, latest first, by the start of an id or name."""
+    return _streams_to_offer(beginning) if is_about_streams(resource) else _sessions_to_offer(beginning)
+
+
+def subject_with(resource: PromptResource, pk: int) -> Session | MemoryStream | None:
+    """Return the chosen session or stream. None if it no longer exists."""
+    if is_about_streams(resource):
+        return MemoryStream.objects.filter(pk=pk).first()
+    return Session.objects.select_related("user").filter(pk=pk).first()
+
+
+def _sessions_to_offer(beginning: str) -> list[Subject]:
+    found = prefix_search(Session.objects.select_related("user"), beginning, "session_id", "user__user_id")
+    return [
+        Subject(one.pk, one.session_id, f"{one.user}, {one.message_count} turns, {one.last_activity_at:%Y-%m-%d %H:%M}")
+        for one in found.order_by("-last_activity_at", "-id")[:SUBJECTS]
+    ]
+
+
+def _streams_to_offer(beginning: str) -> list[Subject]:
+    consolidating = MemoryStream.objects.active().exclude(consolidation_prompt="").select_related("user", "session")
+    found = prefix_search(consolidating, beginning, "user__user_id", "name", "session__session_id")
+    return [
+        Subject(one.pk, one.name_on_pages, f"{one.user or 'everyone'}, {one.last_updated_at:%Y-%m-%d %H:%M}")
+        for one in found.order_by("-last_updated_at", "-id")[:SUBJECTS]
+    ]

@@ -34,12 +34,10 @@ class CannotTry(Refusal):
 
 @dataclass(frozen=True)
 class TrialAnswer:
-    """The engine's result with one text.
+    """The engine's result with one text, or why it failed. An unsaved version has no primary key.
 
     Args:
-        version: The text. An unsaved version has no primary key.
-        answer: The return value of `think`. None if the engine failed.
-        error: Why it failed. Blank otherwise.
+        answer: The return value of `think`.
     """
 
     version: PromptVersion
@@ -49,7 +47,6 @@ class TrialAnswer:
 
     @property
     def seconds(self) -> float:
-        """The duration of the engine calls."""
         return sum(call.latency_ms for call in self.calls) / 1000
 
     @property
@@ -63,9 +60,7 @@ class Trial:
     """Both sides, the active version first. One side if there is no active version, or it has the same text.
 
     Args:
-        input: The process's input for the engine.
         is_again: Whether the process had no new input, so its last run was repeated.
-        answers: One result per text.
     """
 
     input: ProcessInput
@@ -85,8 +80,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
         subject: A session, or a stream for consolidations.
 
     Raises:
-        CannotTry: There is no input, no process reads the prompt, no model is available, or too many trials are
-            running.
+        CannotTry: The message says why.
     """
     process = process_for_purpose(version.resource.purpose)
     if process is None or not settings.ENGINE.uses_model:
@@ -99,7 +93,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     input, is_again = _claimed(process, job)
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
-    with room(), ThreadPoolExecutor(len(versions)) as pool:
+    with trial_slot(), ThreadPoolExecutor(len(versions)) as pool:
         connection.close()  # hold no connection while the engine runs
         answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
     return Trial(input, is_again, answers, process.name)
@@ -110,17 +104,13 @@ def _why_not(caller: Caller) -> str:
     circuit = Circuit.objects.open_of(caller)
     if circuit and circuit.holds_all:
         return circuit.why
-    pause = EngineCall.objects.used_up()
+    pause = EngineCall.objects.reached_limit()
     return pause.reason if pause else ""
 
 
 @contextmanager
-def room() -> Iterator[None]:
-    """Reserve one of the places for pages that wait for a model.
-
-    Raises:
-        CannotTry: All are taken.
-    """
+def trial_slot() -> Iterator[None]:
+    """Reserve one of the places for pages that wait for a model, or raise `CannotTry`."""
     if not _running.acquire(blocking=False):
         raise CannotTry(f"{AT_ONCE} trials are already running, which is the limit. Wait until one has finished.")
     try:
@@ -155,14 +145,13 @@ def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
         raise CannotTry(str(error)) from error
     if isinstance(input, Skipped):
         raise CannotTry(f"There is nothing to try it on: {input.reason}.")
-    return input.of_one_call(), is_again
+    return input.for_first_call(), is_again
 
 
 # --- think ---
 
 
 def _answer(process: AnyProcess, caller: Caller, input: ProcessInput) -> TrialAnswer:
-    """Call the engine with one text, in its own thread."""
     version = input.prompt_version
     assert version is not None  # each process that reads a prompt has one
     calls: list[CallRecord] = []
@@ -170,7 +159,7 @@ def _answer(process: AnyProcess, caller: Caller, input: ProcessInput) -> TrialAn
     def record(call: CallRecord) -> None:
         calls.append(call)
         tried = replace(call, purpose=f"{TRIAL}{call.purpose}")
-        EngineCall.objects.keep(tried, prompt_version=version if version.pk else None)
+        EngineCall.objects.record(tried, prompt_version=version if version.pk else None)
         connection.close()
 
     try:

@@ -12,20 +12,20 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from memory_extras.lab.chat_call import pass_on
-from memory_extras.lab.playground import Somebody, lit_layers, named_test_person
-from memory_extras.lab.trials.try_prompt import CannotTry, room
+from memory_extras.lab.playground import RealPerson, call_chat, highlighted_layers, named_test_person
+from memory_extras.lab.trials.try_prompt import CannotTry, trial_slot
+from memoryproject.admin_menu import add_page
 from moments_app.context import receipts
 from moments_app.context.receipts import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatSession
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
-from moments_app.operator.ask_again import can_ask_again
 from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
-from moments_app.operator.views.trace import Round, receipt_of, round_of
+from moments_app.operator.views.trace import Round, can_ask_again, receipt_of, round_of
 from moments_app.streams.form import FormMemories
 from sessions_app.admin.applications import are_several
+from sessions_app.admin.base import add_views
 from sessions_app.admin.links import page_url
 from sessions_app.admin.views import OperatorPage, RowAction, RowPage
 from sessions_app.limited_operators import unlimited
@@ -38,8 +38,6 @@ MAX_CHARS = 4_000
 
 
 class PersonForm(forms.Form):
-    """A new test person."""
-
     name = forms.RegexField(r"^[^/]+$", max_length=100)
     application = forms.ModelChoiceField(Application.objects.all(), required=False)
 
@@ -53,7 +51,6 @@ class SayForm(forms.Form):
 
 
 def may_play(request: HttpRequest) -> bool:
-    """Return whether the operator may open the playground, for the sidebar."""
     return request.user.has_perms(Playground.needs)
 
 
@@ -75,14 +72,13 @@ class Playground(OperatorPage):
         }
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Create a test person, or open the one with this name."""
         form = PersonForm(request.POST)
         if not form.is_valid():
             return self.page(status=400, problem="name: enter 1 to 100 characters without a slash.")
         chosen = form.cleaned_data["application"]
         try:
             person = named_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)
-        except Somebody as error:
+        except RealPerson as error:
             return self.page(status=409, problem=str(error))
         return HttpResponseRedirect(page_url(UserProfile, Chat.name, person.pk))
 
@@ -128,14 +124,13 @@ class Chat(TestPersonView):
         return HttpResponseRedirect(page_url(UserProfile, self.name, self.row.pk, session=session_id) + "#say")
 
     def _said(self, session_id: str, text: str, model: str) -> str:
-        """Send the message. Return why there is no answer, or a blank string."""
         person = self.row
         session = ChatSession(person.user_id, session_id, application=person.application_id)
         body = {"model": model, "messages": [{"role": "user", "content": text}]}
         try:
-            with room():
+            with trial_slot():
                 connection.close()  # hold no connection while the model runs
-                passed = pass_on(session, body)
+                passed = call_chat(session, body)
         except (ChatError, CannotTry) as error:
             return str(error)
         receipts.waiting.flush()  # otherwise, the page would not have the context yet
@@ -151,7 +146,7 @@ class Chat(TestPersonView):
             "session": session,
             "sessions": Session.objects.for_user(self.row).order_by("-last_activity_at", "-id")[:SESSIONS],
             "turns": self._turns(session) if session else [],
-            "layers": lit_layers(kept, session) if kept and session else [],
+            "layers": highlighted_layers(kept, session) if kept and session else [],
             "kept": kept,
             "round": round_,
             "model": round_.model or settings.ENGINE.model,
@@ -199,3 +194,7 @@ class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
     def people(self) -> Collection[int]:
         """Return no people, because the next page shows none of their data."""
         return ()
+
+
+add_views(UserProfile, Playground, Chat, Remember, EraseTestPerson)
+add_page("Tuning", "Playground", "chat", "admin:sessions_app_userprofile_playground", may_play)

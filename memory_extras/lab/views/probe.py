@@ -1,28 +1,40 @@
-"""The page of a probe, and the actions that create a probe from a turn and run probes."""
+"""The list of probes, the page of a probe, and the actions that create a probe from a turn and run probes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.safestring import SafeString
+from unfold.decorators import display
 
-from memory_extras.lab.models import Probe, ProbeResult
-from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, QUESTION_MAX_CHARS, ProbeResultQuerySet
-from memory_extras.lab.probes.keep import Draft, draft_from, keep_probe
+from memory_extras.lab.models import (
+    ADD_PROBES,
+    EXPECTED_MAX_CHARS,
+    QUESTION_MAX_CHARS,
+    Probe,
+    ProbeResult,
+    ProbeResultQuerySet,
+)
 from memory_extras.lab.probes.report import changes, points
 from memory_extras.lab.probes.run import RunProbes
-from memory_extras.lab.rights import KEEP_PROBES
+from memory_extras.lab.probes.save import Draft, draft_from, save_probe
 from memoryproject.status.dashboard import Chart, bar_chart
 from moments_app.models import Job
 from moments_app.operator.addresses import SESSIONS, Pages, Source, name_of_source
 from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.transcript import TURN_LINKS, TurnLink
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.retract import CannotRetract, sequences_of
-from sessions_app.admin.links import change_url, turn_url
-from sessions_app.admin.views import FormPage, RowAction
+from sessions_app.admin.base import PageAdmin, UserFilter, add_views, time_cell
+from sessions_app.admin.links import change_url, column, link_to, turn_url
+from sessions_app.admin.views import FormPage, RowAction, actor_of
+from sessions_app.models import Session
+from sessions_app.models.event import named_actor
 from sessions_app.refusals import Refusal
 
 RESULTS_SHOWN = 50
@@ -30,12 +42,7 @@ RESULTS_SHOWN = 50
 
 @dataclass(frozen=True)
 class ShownResult:
-    """A result for the page.
-
-    Args:
-        sources: The items of the context.
-        changes: What changed since the previous result.
-    """
+    """A result for the page, with the items of its context, and what changed since the previous result."""
 
     result: ProbeResult
     sources: list[Source]
@@ -43,7 +50,6 @@ class ShownResult:
 
 
 def chart_of(results: ProbeResultQuerySet) -> dict[str, Any]:
-    """Return the results over time, as a chart with a table."""
     found = points(results)
     asked, met = sum(point.asked for point in found), sum(point.met for point in found)
     bars = [(f"{point.day:%d %b}", round(point.share, 1)) for point in found]
@@ -103,30 +109,97 @@ class RunPersonsProbes(RowAction[Probe]):
     route, name = "<int:pk>/run/", "run"
 
     def change(self, probe: Probe) -> str:
-        job = ask_of(probe.user_id, self.actor)
+        job = queue_probes(probe.user_id, self.actor)
         self.log(probe, "Queued a run.", f"The probes of {probe.user} are queued as job {job.job_id}.")
         return change_url(probe)
 
 
 @transaction.atomic
-def ask_of(user_pk: int, actor: str) -> Job:
-    """Queue a run of a person's probes."""
+def queue_probes(user_pk: int, actor: str) -> Job:
     return Job.objects.request(RunProbes.name, user_id=user_pk, requested_by=actor, force=True)
+
+
+MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not run yet")}
+
+
+class MetFilter(admin.SimpleListFilter):
+    title = "last result"
+    parameter_name = "met"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("1", "Met"), ("0", "Missed"), ("none", "Not run yet")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        wanted = {"1": True, "0": False, "none": None}
+        chosen = self.value()
+        return queryset.filter(was_met=wanted[chosen]) if chosen in wanted else queryset
+
+
+@admin.register(Probe)
+class ProbeAdmin(PageAdmin):
+    """Questions whose answers memory should find. Operators create them from a transcript, and applications by REST."""
+
+    list_display = ("question", "user_link", "session_link", "state", "asked_at", "by")
+    by = column("created_by", "Created by", named_actor, ordering="created_by")
+    asked_at = column("run_at", "When", time_cell)
+    list_filter = (MetFilter, UserFilter)
+    list_select_related = ("user", "session")
+    sortable_by = ()
+    open_lookups = ("user__id__exact", "session__id__exact")
+    ordering = ("-id",)
+    list_before_template = "operator/probes/over_time.html"
+    when_empty = "No probes yet. To create one, press “save as probe” next to a turn of a transcript."
+    may_add = False  # probes are created from a transcript, which has the evidence
+    actions = ("run_selected",)
+    form_page = ProbeForm
+    views = (RunPersonsProbes,)
+    fields = ("question", "expected", ("user_link", "session_link"), ("by", "created_at", "probe_id"))
+    readonly_fields = ("question", "user_link", "session_link", "by", "created_at", "probe_id")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Probe]:
+        queryset: Any = super().get_queryset(request)
+        probes: QuerySet[Probe] = queryset.with_latest()
+        return probes
+
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the results over time, of all probes or of the person that the list is filtered by."""
+        results = ProbeResult.objects.all()
+        if user_id := request.GET.get(UserFilter.parameter_name, "").replace("\0", "").strip():
+            results = results.filter(user__user_id=user_id)
+        return chart_of(results)
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        return bool(self.has_change_permission(request))
+
+    @admin.action(description="Run all probes of these people", permissions=["run"])
+    def run_selected(self, request: HttpRequest, queryset: QuerySet[Probe]) -> None:
+        """Queue a run of each person's probes."""
+        people = list(queryset.order_by("user_id").values_list("user_id", flat=True).distinct())
+        for user_pk in people:
+            queue_probes(user_pk, actor_of(request))
+        self.message_user(request, f"The probes of {len(people)} people are queued.")
+
+    @admin.display(description="Session")
+    def session_link(self, probe: Probe) -> SafeString | str:
+        return link_to(probe.session) if probe.session else "the latest session"
+
+    @display(  # type: ignore[untyped-decorator]
+        description="Last result", label={"met": "success", "missed": "danger"}
+    )
+    def state(self, probe: Any) -> tuple[str, str]:
+        return MET[probe.was_met]
 
 
 # --- from a transcript ---
 
 
 class DraftForm(forms.Form):
-    """A probe in the operator's words."""
-
     question = forms.CharField(max_length=QUESTION_MAX_CHARS)
     expected = forms.CharField(label="Expected answer", max_length=EXPECTED_MAX_CHARS)
     evidence = forms.CharField(max_length=1_000, required=False)
     anywhere = forms.BooleanField(required=False)
 
     def clean_evidence(self) -> list[int]:
-        """Parse the sequences of turns."""
         text: str = self.cleaned_data["evidence"].strip()
         try:
             return sequences_of(text) if text else []
@@ -134,10 +207,10 @@ class DraftForm(forms.Form):
             raise forms.ValidationError(str(error)) from error
 
 
-class KeepProbe(SessionPage):
+class SaveProbe(SessionPage):
     """Saves a turn and its answer as a probe. The operator can edit both first."""
 
-    route, name, needs = "<int:pk>/probe/", "probe", (KEEP_PROBES, *SEE_MEMORY)
+    route, name, needs = "<int:pk>/probe/", "probe", (ADD_PROBES, *SEE_MEMORY)
     template_name = "operator/sessions/probe.html"
 
     def context(self) -> dict[str, Any]:
@@ -172,7 +245,7 @@ class KeepProbe(SessionPage):
             evidence=written["evidence"],
             made_from=suggested.made_from if suggested else (),
         )
-        return keep_probe(session.user, draft, created_by=self.actor)
+        return save_probe(session.user, draft, created_by=self.actor)
 
 
 def _initial(draft: Draft | None) -> dict[str, Any]:
@@ -183,3 +256,7 @@ def _initial(draft: Draft | None) -> dict[str, Any]:
         "expected": draft.expected,
         "evidence": ",".join(map(str, draft.evidence)),
     }
+
+
+add_views(Session, SaveProbe)
+TURN_LINKS.append(TurnLink("save as probe", "Save turn {} as probe", "admin:sessions_app_session_probe", ADD_PROBES))

@@ -9,7 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from memory_extras.lab.inspection import Inspection, inspect
-from moments_app.interfaces.api.search import MATCH_COUNT_MAX
+from memoryproject.admin_menu import add_page
+from moments_app.interfaces.api.memory import MATCH_COUNT_MAX
+from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.request import KINDS, MODES, RecallRequest
@@ -17,8 +19,8 @@ from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.base import prefix_search
-from sessions_app.admin.links import marked
+from sessions_app.admin.base import add_views, prefix_search
+from sessions_app.admin.links import highlighted
 from sessions_app.admin.views import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Application, UserProfile
@@ -50,7 +52,6 @@ class RecallForm(forms.Form):
     most = forms.IntegerField(label="Results", min_value=1, max_value=MATCH_COUNT_MAX, required=False)
 
     def question(self) -> RecallRequest:
-        """Return the recall request."""
         data = self.cleaned_data
         return RecallRequest(data["query"], data["kinds"] or KINDS, data["since"], data["mode"] or "hybrid")
 
@@ -62,7 +63,6 @@ class ConsoleView(OperatorView):
 
 
 def may_recall(request: HttpRequest) -> bool:
-    """Return whether the operator may open the console, for the sidebar."""
     return request.user.has_perms(ConsoleView.needs)
 
 
@@ -82,11 +82,9 @@ class Recall(ConsoleView, OperatorPage):
         return shown | (self._found(form) if form.is_valid() else {})
 
     def people(self) -> Collection[int]:
-        """Return the person whose memory was searched."""
         return people_of(self.asked) if self.asked else ()
 
     def _found(self, form: RecallForm) -> dict[str, Any]:
-        """Search the person's memory, if the person exists."""
         user_id, application = form.cleaned_data["user_id"], form.cleaned_data["application"]
         self.asked = UserProfile.objects.named(user_id, application.pk if application else DEFAULT)
         return _found(form, self.asked) if self.asked else {"nobody": user_id, "people": _people(user_id)}
@@ -113,7 +111,6 @@ def _people(beginning: str) -> list[str]:
 
 
 def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
-    """Run recall, and return the context of the page."""
     data = form.cleaned_data
     seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
     words = lexemes.whole_words(data["query"])
@@ -121,7 +118,7 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
     return {
         "profile": user,
         "seen": seen,
-        "results": [(result, pages.source(result.ref), marked(result.content, words)) for result in seen.results],
+        "results": [(result, pages.source(result.ref), highlighted(result.content, words)) for result in seen.results],
         "steps": _steps(seen),
         "bar": BAR,
         "total": sum(seen.steps.values()),
@@ -132,7 +129,6 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
 
 
 def _steps(seen: Inspection) -> list[dict[str, Any]]:
-    """Return the steps, each with its part of the bar."""
     total, start, shown = sum(seen.steps.values()) or 1, 0, []
     for number, (step, milliseconds) in enumerate(seen.steps.items(), start=1):
         width = round(BAR * milliseconds / total)
@@ -141,3 +137,7 @@ def _steps(seen: Inspection) -> list[dict[str, Any]]:
         )
         start += width
     return shown
+
+
+add_views(MemoryAtom, Recall, RecallPeople)
+add_page("Tuning", "Search console", "manage_search", "admin:moments_app_memoryatom_recall", may_recall)

@@ -4,20 +4,16 @@ from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memoryproject.database.backup import BackupError, Manifest, Say, backup
+from memoryproject.database.backup import BackupError, Manifest, Report, backup
 
 
 class BackupCommand(BaseCommand):
-    """A command that writes or restores one backup file, and prints its contents.
-
-    Attributes:
-        done: Printed at the end, with the placeholders `file` and `what`.
-    """
+    """A command that writes or restores one backup file. It prints `done`, with the placeholders `file` and `what`."""
 
     done: ClassVar[str]
 
     @abstractmethod
-    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
+    def act(self, path: Path, report: Report, passphrase: str) -> Manifest:
         """Write or restore the backup. Raise `BackupError` if that fails."""
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -41,7 +37,6 @@ class BackupCommand(BaseCommand):
 
 
 def _passphrase(path: Path | None) -> str:
-    """Return the first line of a file, or a blank string without a file."""
     if path is None:
         return ""
     passphrase = path.read_text().partition("\n")[0]
@@ -57,5 +52,5 @@ class Command(BackupCommand):
     )
     done = "{file}: {what}."
 
-    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
-        return backup(path, say, passphrase)
+    def act(self, path: Path, report: Report, passphrase: str) -> Manifest:
+        return backup(path, report, passphrase)

@@ -14,8 +14,8 @@ from django.core.management.base import BaseCommand
 from memoryproject import forks
 from memoryproject.database.timeouts import DatabaseUnavailable, database
 from memoryproject.database.verification import refuse_other_versions
-from memoryproject.process_tree import Tree, apart, die_with_parent, end_as_by_ctrl_c
-from memoryproject.status.site_state import note_restart
+from memoryproject.process_tree import Tree, die_with_parent, run_detached, treat_sigterm_as_ctrl_c
+from memoryproject.status.site_state import record_restart
 
 logger = structlog.get_logger(__name__)
 
@@ -25,21 +25,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
-        end_as_by_ctrl_c()
+        treat_sigterm_as_ctrl_c()
         # Start even if the database is unreachable. The workers then wait for it.
         with suppress(DatabaseUnavailable), database():
             refuse_other_versions()
         forks.load()
-        tree = Tree(forks.background(), _tell)
+        tree = Tree(forks.background(), _report_death)
         try:
             tree.start()
-            tree.keep_until_asked()
+            tree.run_until_interrupted()
         except KeyboardInterrupt:
             pass
         finally:
-            tree.end()
+            tree.stop()
 
 
-def _tell(sentence: str) -> None:
+def _report_death(sentence: str) -> None:
     logger.warning(sentence)
-    apart(partial(note_restart, sentence, "qcluster"))
+    run_detached(partial(record_restart, sentence, "qcluster"))

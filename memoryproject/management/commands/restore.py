@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from memoryproject.database.backup import Manifest, Say
+from memoryproject.database.backup import Manifest, Report
 from memoryproject.database.restore import restore
 from memoryproject.management.commands.backup import BackupCommand
 
@@ -12,5 +12,5 @@ class Command(BackupCommand):
     )
     done = "Restored {what}. Next, run manage.py verify"
 
-    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
-        return restore(path, say, passphrase)
+    def act(self, path: Path, report: Report, passphrase: str) -> Manifest:
+        return restore(path, report, passphrase)

@@ -17,24 +17,24 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from memoryproject import embeddings, forks
+from memoryproject.database import embedded
 from memoryproject.database.verification import refuse_failed_checks
 from memoryproject.demo import Demonstration, StepFailed
-from memoryproject.embedded import server
 from memoryproject.own_site import open_url
 from memoryproject.process_tree import (
     CannotStart,
+    DirectoryLocked,
     Fork,
-    Held,
     Tree,
-    apart,
     die_with_parent,
-    end_as_by_ctrl_c,
-    hold,
-    in_fork,
-    marked,
+    lock_directory,
+    mark_in_use,
+    run_detached,
+    run_in_fork,
+    treat_sigterm_as_ctrl_c,
 )
 from memoryproject.status import checks
-from memoryproject.status.site_state import note_restart
+from memoryproject.status.site_state import record_restart
 from sessions_app.models import ApiKey, UserProfile
 
 OPERATOR = "operator"
@@ -53,12 +53,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()  # has an effect only if a drill started this process
-        end_as_by_ctrl_c()
+        treat_sigterm_as_ctrl_c()
         try:
-            with hold(settings.DATA_DIR, patience=PATIENCE):
+            with lock_directory(settings.DATA_DIR, patience=PATIENCE):
                 _check_port(options["host"], options["port"])
                 self._run(options["host"], options["port"], with_demonstration=not options["no_demo"])
-        except Held as error:
+        except DirectoryLocked as error:
             raise CommandError(
                 f"{error} If the platform is running, use it, or stop it with Ctrl-C in its terminal. To run a second "
                 "one, choose another folder and port: DATA_DIR=.data2 make run PORT=8001."
@@ -73,14 +73,14 @@ class Command(BaseCommand):
         with _database():
             is_first = settings.DATABASE_IS_EMBEDDED and not settings.EMBEDDED_DATABASE_DIR.exists()
             self._say(f"Preparing the database{'. The first start takes about half a minute' if is_first else ''} …")
-            password, is_new = in_fork(self._prepare)
-            checks.note_fit()
-            with marked(settings.DATA_DIR) as left:
-                self._note_killed(left)
+            password, is_new = run_in_fork(self._prepare)
+            checks.mark_schema_current()
+            with mark_in_use(settings.DATA_DIR) as left:
+                self._report_crash(left)
                 self._warn_without_embeddings()
                 forks.load_web()
                 forks.load()
-                tree = Tree(_children(host, port), self._tell)
+                tree = Tree(_children(host, port), self._report_death)
                 self._serve(base_url, tree, password, with_demonstration=with_demonstration and is_new)
 
     def _prepare(self) -> tuple[str, bool]:
@@ -101,30 +101,28 @@ class Command(BaseCommand):
             if with_demonstration:
                 self._demonstrate(base_url)
             self._say_where(base_url, password)
-            tree.keep_until_asked()
+            tree.run_until_interrupted()
         except KeyboardInterrupt:
             self._say("Stopping.")
         finally:
-            tree.end()
+            tree.stop()
 
     def _warn_without_embeddings(self) -> None:
-        """Print that search is by words only, if there is no embeddings model."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
             self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
-    def _note_killed(self, left: str) -> None:
+    def _report_crash(self, left: str) -> None:
         """Report that the previous run was killed, in the same way as a child's death."""
         if left:
             sentence = f"All processes stopped when {left} exited. They are being restarted."
             self._say(sentence)
-            note_restart(sentence, "run")
+            record_restart(sentence, "run")
 
     @transaction.atomic
     def _ensure_operator(self) -> str:
         """Create a login for the admin if there is none, and return its password, or a blank string.
 
-        The password is printed before the commit. If the process is killed in between, no login with an unknown
-        password remains.
+        The password is printed before the commit. If the process is killed, no login with an unknown password remains.
         """
         operators = get_user_model().objects
         if operators.filter(is_superuser=True).exists():
@@ -163,10 +161,9 @@ class Command(BaseCommand):
         self.stdout.write(text)
         self.stdout.flush()
 
-    def _tell(self, sentence: str) -> None:
-        """Report that a child died, on the terminal and in the event log, which the dashboard reads."""
+    def _report_death(self, sentence: str) -> None:
         self._say(sentence)
-        apart(partial(note_restart, sentence, "run"))
+        run_detached(partial(record_restart, sentence, "run"))
 
 
 @contextmanager
@@ -183,7 +180,6 @@ def _key_of_demonstration() -> Iterator[str]:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Raise `CommandError` if the port is in use, before any process is started."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -197,7 +193,6 @@ def _check_port(host: str, port: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Stop the embedded database, if there is one, when the block ends."""
     try:
         yield
     finally:
@@ -207,7 +202,7 @@ def _database() -> Iterator[None]:
 def _stop_database() -> None:
     connection.close()
     if settings.DATABASE_IS_EMBEDDED:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)
+        embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
 def _children(host: str, port: int) -> list[Fork]:
@@ -218,13 +213,9 @@ def _children(host: str, port: int) -> list[Fork]:
 
 
 def _wait_until_ready(base_url: str, tree: Tree) -> None:
-    """Wait until the site is ready, without a time limit, because slow machines start slowly.
-
-    Raises:
-        CannotStart: A child has ended.
-    """
+    """Wait without a time limit, because slow machines start slowly. Raise `CannotStart` if a child has ended."""
     while True:
-        tree.require()
+        tree.check_started()
         try:
             with open_url(f"{base_url}/healthz", timeout=5):
                 return

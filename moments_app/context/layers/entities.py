@@ -16,7 +16,7 @@ from django.db import connection
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
-from moments_app.models import Entity
+from moments_app.models.atom import ENTITIES
 from moments_app.models.entity import OPEN_SQL
 from moments_app.recall.request import MAX_WORDS
 from sessions_app import lexemes
@@ -76,10 +76,10 @@ class Candidate:
         return recency + proximity + (self.match or 0.0)
 
     def item(self) -> Item:
-        entity = Entity(atom_id=self.entity_id, content=self.text)
+        title, _, body = self.text.partition("\n")
         due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
-        body = f": {entity.body}" if entity.body else ""
-        return Item(f"[{self.kind}] {entity.title}{due}{body}", ref=entity.uri, time=self.updated_at)
+        text = f"[{self.kind}] {title}{due}{f': {body}' if body else ''}"
+        return Item(text, ref=f"{ENTITIES}{self.entity_id}", time=self.updated_at)
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -91,7 +91,7 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _candidates(source: ContextInput) -> list[Candidate]:
-    words, forms = lexemes.any_of(source.query, MAX_WORDS)
+    words, forms = lexemes.any_word_query(source.query, MAX_WORDS)
     parameters: dict[str, int | float | str] = {
         "user": source.user.pk,
         "session": source.session.pk,

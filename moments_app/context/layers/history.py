@@ -192,7 +192,7 @@ def _paired(found: Sequence[Item]) -> list[Item]:
 
 def hot_turns_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
     """Return the session's turns up to that time."""
-    said = source.session.messages.turns().believed().filter(user_id=source.user.pk, created_at__lte=as_of)
+    said = source.session.messages.turns().unretracted().filter(user_id=source.user.pk, created_at__lte=as_of)
     latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
     turns = with_ends(source.user, [LiveTurn.of(message) for message in latest][::-1], as_of)
     return hot_turns(replace(source, turns=turns))

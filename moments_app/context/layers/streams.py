@@ -26,9 +26,18 @@ from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.statements import NAME, statement_of, worth_of
-from moments_app.engines.statements.dates import plan_in
+from moments_app.engines.statements.dates import plan_text
 from moments_app.engines.tables import word_set
-from moments_app.engines.words import ITEM, Line, bare, lines_of, told_words, without_day, without_speaker, words_of
+from moments_app.engines.words import (
+    LIST_MARK,
+    Line,
+    memory_lines,
+    undated_words,
+    without_dates,
+    without_marks,
+    without_speaker,
+    words_of,
+)
 from moments_app.models import MemoryAtom, MemoryStream
 
 
@@ -79,7 +88,7 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
     """Return a fact or observation as an item, with its day or planned day in the person's time zone."""
-    planned = plan_in(atom.content, atom.formed_at, zone) if atom.is_planned else ""
+    planned = plan_text(atom.content, atom.formed_at, zone) if atom.is_planned else ""
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
     return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)
 
@@ -141,7 +150,7 @@ def _rank(text: str, pinned: Collection[str]) -> float:
     """Return the rank of a line. Pinned lines rank first, then who the person is, then the longest lasting lines."""
     if text in pinned:
         return PINNED
-    told = without_day(text).strip()
+    told = without_dates(text).strip()
     statement = statement_of(told)
     if (statement and statement.attribute == NAME) or _NAMED.match(told):
         return FIRST
@@ -152,7 +161,7 @@ def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
     """Return the sentences of a profile's summary that no line of the stream repeats."""
     said = [own for text in noticed for own in _said(text)]
     told = [_content(text) for text in noticed]
-    lines = [line for line in lines_of(summary) if not _is_said(told_words(line.text), said)]
+    lines = [line for line in memory_lines(summary) if not _is_said(undated_words(line.text), said)]
     return [_alone(line) for line in lines if not _is_told(line.text, told)]
 
 
@@ -165,20 +174,20 @@ def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[s
     about, turned = _content(sentence)
     if len(about) < FEW or not any(about <= line and turned == turns for line, turns in told):
         return False
-    return statement_of(without_day(sentence.removeprefix(ITEM)).strip()) is None
+    return statement_of(without_dates(sentence.removeprefix(LIST_MARK)).strip()) is None
 
 
 def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the content words of a line, and the words that change its meaning: negations and marked words (C++)."""
-    undated = without_day(text)
-    marked = frozenset(word for word in words_of(undated) if word != bare(word))
+    undated = without_dates(text)
+    marked = frozenset(word for word in words_of(undated) if word != without_marks(word))
     return frozenset(content_words(undated, ENGLISH)), (word_set("negations") & frozenset(words(undated))) | marked
 
 
 def _alone(line: Line) -> str:
     """Return a line that makes sense without the lines before it, because these may not fit."""
-    text = line.text.removeprefix(ITEM).strip()
-    is_sentence = len(words(told_words(text))) > FEW
+    text = line.text.removeprefix(LIST_MARK).strip()
+    is_sentence = len(words(undated_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
@@ -189,8 +198,8 @@ def _is_said(sentence: str, said: Sequence[str]) -> bool:
 
 def _said(line: str) -> set[str]:
     """Return the words of a stream's line, both with and without the speaker."""
-    undated = without_day(line)
-    return {told_words(undated), told_words(without_speaker(undated))}
+    undated = without_dates(line)
+    return {undated_words(undated), undated_words(without_speaker(undated))}
 
 
 def user_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:

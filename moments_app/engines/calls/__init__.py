@@ -1,1 +1,1 @@
-"""The calls to engines, one module per purpose: the request as data and as a message, and the answer."""
+"""The calls to engines: their requests as data and as a question to a model, and their answers."""

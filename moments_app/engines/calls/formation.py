@@ -4,13 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from moments_app.engines.calls.shape import Shape
-from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.statements.said import OTHER, kind_of
+from moments_app.engines.answers import Question, Shape, length_of
+from moments_app.engines.grounding import Evidence, Judged
+from moments_app.engines.statements import OTHER, kind_of
 from moments_app.engines.transcript import Turn, as_data
 from sessions_app import lexemes
 
@@ -29,30 +30,22 @@ _ENDS = re.compile(rf"{_ENDED}(?:\s*,\s*{_ENDED})*")
 _VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe ends": _ENDS}
 # A prompt has one known statement per `TURNS_EACH` turns, but at least `SHOWN_LEAST` and at most `SHOWN_MOST`.
 SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
-SAME = 0.8  # minimum share of a text's words in another text that repeats it
-NEAR = 1.0  # minimum score: one word that is in no other text, or several that are in few
+REPEATED_SHARE = 0.8  # minimum share of a text's words in another text that repeats it
+MIN_SCORE = 1.0  # minimum score: one word that is in no other text, or several that are in few
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 
 
 @dataclass(frozen=True)
 class StreamSection:
-    """A stream to form memories for.
+    """A stream to form memories for."""
 
-    Args:
-        label: Its name in the answer.
-        prompt: The content that it accepts.
-        observation_words, fact_words: Maximum words per item. 0 if the stream doesn't accept such items.
-        current: Its text and its other items, shown to avoid repetition.
-        known: The person's current statements in it, by number. A new statement lists the numbers of those that it
-            ends.
-    """
-
-    label: str
-    prompt: str
-    observation_words: int
-    fact_words: int
-    current: str
+    label: str  # its name in the answer
+    prompt: str  # the content that it accepts
+    observation_words: int  # maximum words of an observation; 0 if the stream doesn't accept observations
+    fact_words: int  # the same for facts
+    current: str  # its text and its other items, shown to avoid repetition
+    # The person's current statements in it, by number. A new statement lists the numbers of those that it ends.
     known: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -61,25 +54,21 @@ class StreamSection:
 
     @property
     def words(self) -> int:
-        """The lowest word limit among the accepted types of items."""
         return min(words for words in (self.observation_words, self.fact_words) if words)
 
 
 @dataclass(frozen=True)
 class FormationRequest:
-    """The engine's input for forming memories, with one call for all streams.
-
-    Args:
-        turns: The turns since the last formation, oldest first. Their indexes are sequences of the session.
-        sections: One for each stream.
-        prompt: The text of the active prompt version.
-        others: Names of the speakers other than the user.
-    """
-
-    turns: Sequence[Turn]
+    turns: Sequence[Turn]  # since the last formation, oldest first; their indexes are sequences of the session
     sections: Sequence[StreamSection]
-    prompt: str
-    others: Collection[str] = ()
+    prompt: str  # the text of the active prompt version
+    others: Collection[str] = ()  # names of the speakers other than the user
+
+    @property
+    def question(self) -> "Question[FormationAnswer]":
+        most = min(max(SHOWN_LEAST, len(self.turns) // TURNS_EACH), SHOWN_MOST)
+        known = "\n".join(f"Stream: {as_data(_shown(section, self.turns, most))}" for section in self.sections)
+        return Question(SHAPE, self.prompt, known, partial(judged, self), self.turns, 2 * length_of(self.turns))
 
 
 KindOfItem = Literal[
@@ -106,7 +95,7 @@ def _known_kind(kind: Any) -> Any:
 
 
 # Kinds of observations, which a consolidation merges. Other kinds are facts, which stay separate.
-MERGED = frozenset({"preference", "instruction", OTHER})
+OBSERVED_KINDS = frozenset({"preference", "instruction", OTHER})
 LESSON = "lesson"
 
 
@@ -114,27 +103,18 @@ Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 
 
 class DraftAtom(BaseModel):
-    """A statement.
-
-    Args:
-        text: One sentence.
-        kind: Its kind, for example `plan`.
-        turns: Indexes of its source turns.
-        letter: A label by which another statement of the same answer can end this one. Usually blank.
-        ends: The statements that this one ends: numbers of known ones, and letters of new ones of the same stream.
-        confidence: From 0 to 1.
-        other_person: The name of the person that it is about. Blank for the user.
-    """
+    """A statement."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str = Field(min_length=1, max_length=2_000)
+    text: str = Field(min_length=1, max_length=2_000)  # one sentence
     kind: Annotated[KindOfItem, BeforeValidator(_known_kind)] = "other"
-    turns: list[int] = Field(max_length=MAX_TURNS)
-    letter: Letter | Literal[""] = ""
+    turns: list[int] = Field(max_length=MAX_TURNS)  # indexes of its source turns
+    letter: Letter | Literal[""] = ""  # by which another statement of the same answer can end this one
+    # The statements that this one ends: numbers of known ones, and letters of new ones of the same stream.
     ends: list[int | Letter] = Field(default_factory=list, max_length=MAX_ENDED)
     confidence: float = Field(default=1.0, ge=0, le=1)
-    other_person: str = Field(default="", max_length=255)
+    other_person: str = Field(default="", max_length=255)  # whom it is about; blank for the user
 
 
 class DraftAtoms(BaseModel):
@@ -169,18 +149,15 @@ class FormationShape(BaseModel):
 
 
 class FormationAnswer(BaseModel):
-    """The shape that is accepted: entries of any shape.
-
-    Each entry is checked separately, so that an invalid one doesn't affect the others.
-    """
+    """The shape that is accepted."""
 
     model_config = ConfigDict(extra="forbid")
 
-    streams: list[Any] = Field(max_length=200)
+    streams: list[Any] = Field(max_length=200)  # checked separately, so an invalid entry doesn't affect the others
 
 
 # A formation may be empty, and each item is checked separately: see `streams/formation.py`.
-SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
+SHAPE = Shape("memory-extraction", FormationAnswer, asked=FormationShape)
 
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
@@ -188,18 +165,18 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
 
     If none is supported, the model is called again, and the supported statements of its second answer are used.
     """
-    grounds = Grounds(request.turns, [line for section in request.sections for line in section.lines])
+    evidence = Evidence(request.turns, [line for section in request.sections for line in section.lines])
     sections = {section.label: section for section in request.sections}
     streams = [
-        _judged_entry(entry, grounds, sections) if isinstance(entry, dict) else entry for entry in answer.streams
+        _judged_entry(entry, evidence, sections) if isinstance(entry, dict) else entry for entry in answer.streams
     ]
     has_items = any(entry.get("statements") for entry in answer.streams if isinstance(entry, dict))
-    problem = "the turns support none of the items." if grounds.left_out else "no statement is `KIND TURNS: TEXT`."
-    problem = problem if has_items and not grounds.kept_count else ""
-    return grounds.judged(answer.model_copy(update={"streams": streams}), problem, is_usable=True)
+    problem = "the turns support none of the items." if evidence.left_out else "no statement is `KIND TURNS: TEXT`."
+    problem = problem if has_items and not evidence.kept_count else ""
+    return evidence.judged(answer.model_copy(update={"streams": streams}), problem, is_usable=True)
 
 
-def parsed(item: Any) -> Any:
+def parse_line(item: Any) -> Any:
     """Parse a line into the fields of a statement. Return invalid items unchanged. The shape check drops them."""
     head, _, text = item.strip().partition(":") if isinstance(item, str) else ("", "", "")
     start, *rest = _CLAUSE.split(head)
@@ -222,62 +199,52 @@ def parsed(item: Any) -> Any:
 
 
 def _numbers_in(text: str) -> list[int]:
-    """Return the numbers of a list with ranges, such as 4,7-9."""
+    """Return the numbers of a list such as 4,7-9."""
     numbers: list[int] = []
     for first, last in _RANGE.findall(text):
         numbers += range(int(first), min(int(last or first), int(first) + MAX_TURNS) + 1)
     return numbers[:MAX_TURNS]
 
 
-def _judged_entry(entry: dict[str, Any], grounds: Grounds, sections: Mapping[str, StreamSection]) -> dict[str, Any]:
+def _judged_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[str, StreamSection]) -> dict[str, Any]:
     label, said = str(entry.get("stream", "")), entry.get("statements")
     if not isinstance(said, list):
         return {"stream": label, "facts": said}  # the shape check drops and counts it
     lists: dict[str, Any] = {"observations": [], "facts": [], "lessons": []}
-    for item in map(parsed, said):
-        if (kept := _judged_item(item, grounds, of_many=label.startswith(SHARD))) is not None:
+    for item in map(parse_line, said):
+        if (kept := _judged_item(item, evidence, of_many=label.startswith(SHARD))) is not None:
             lists[_list_of(kept, sections.get(label))].append(kept)
     return {"stream": label, **lists}
 
 
 def _list_of(item: Any, section: StreamSection | None) -> str:
-    """Return the list for a statement. If its stream accepts both types, the kinds in `MERGED` are observations."""
+    """Return the name of the list for a statement."""
     text, kind = (item.get("text"), _known_kind(item.get("kind"))) if isinstance(item, dict) else ("", OTHER)
     if kind == LESSON:
         return "lessons"
     if section and not (section.observation_words and section.fact_words):
         return "observations" if section.observation_words else "facts"
     kind = kind_of(text) if kind == OTHER and isinstance(text, str) else kind
-    return "observations" if kind in MERGED else "facts"
+    return "observations" if kind in OBSERVED_KINDS else "facts"
 
 
-def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
-    """Return a statement, with lower confidence if its support is weak, or None if it has no support.
-
-    Items of another shape are returned unchanged, because the shape check drops them. Lessons may instruct the
-    assistant. Many people share a shard, so a statement for it must not be a person's instruction to the assistant.
-    """
+def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
+    """Return a statement, with lower confidence if its support is weak, or None if it has no support."""
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
-        return item
+        return item  # the shape check drops it
+    # Lessons may instruct the assistant. A statement for a shard, which many people share, may not.
     is_lesson = item.get("kind") == LESSON
-    complaint = grounds.complaint(text, may_order=is_lesson, may_be_weak=True, may_be_asked_for=not of_many)
-    if not grounds.takes(text, complaint):
+    reason = evidence.drop_reason(text, may_instruct=is_lesson, may_be_weak=True, may_repeat_instruction=not of_many)
+    if not evidence.accepts(text, reason):
         return None
-    return item | {"confidence": WEAK} if grounds.is_weak(text) else item
-
-
-def known_text(request: FormationRequest) -> str:
-    """Return the beginning of a formation request, before the turns: a section for each stream."""
-    most = min(max(SHOWN_LEAST, len(request.turns) // TURNS_EACH), SHOWN_MOST)
-    return "\n".join(f"Stream: {as_data(_shown(section, request.turns, most))}" for section in request.sections)
+    return item | {"confidence": WEAK} if evidence.is_weak(text) else item
 
 
 def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:
-    """Return a stream for the prompt, with the lines that are most similar to the turns."""
     numbers = list(section.known)
     near = nearest([section.known[number] for number in numbers], turns, most)
-    lines = unlike(section.current.splitlines(), section.known.values())
+    lines = not_repeated(section.current.splitlines(), section.known.values())
     optional = {
         "max_words": section.words if section.words < STATEMENT_WORDS else 0,
         "known": {numbers[place]: section.known[numbers[place]] for place in near},
@@ -299,15 +266,17 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     """
     if len(texts) <= most:
         return list(range(len(texts)))
-    said = _Said(turns)
-    shared = [said.shared(text) for text in texts]
+    said = [turn.content for turn in turns]
+    languages = lexemes.languages_of(said)  # of all turns, because the language of a short text is uncertain
+    stems_of_turns = frozenset(stem for text in said for stem in lexemes.stems_in(text, languages))
+    shared = [lexemes.stems_in(text, languages) & stems_of_turns for text in texts]
     having = Counter(stem for stems in shared for stem in stems)
     worth = [sum(1 / having[stem] for stem in sorted(stems)) for stems in shared]
     best = sorted(range(len(texts)), key=lambda place: (-worth[place], place))[:most]
-    return sorted(place for place in best if worth[place] >= NEAR)
+    return sorted(place for place in best if worth[place] >= MIN_SCORE)
 
 
-def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
+def not_repeated(texts: Sequence[str], others: Iterable[str]) -> list[str]:
     """Return the texts that are not repeated by any of the others, ignoring dates."""
     known = list(others)
     languages = lexemes.languages_of([*texts, *known])
@@ -316,18 +285,5 @@ def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
     return [
         text
         for text, stems in zip(texts, own, strict=True)
-        if not any(len(stems & other) >= SAME * len(stems) for other in said)
+        if not any(len(stems & other) >= REPEATED_SHARE * len(stems) for other in said)
     ]
-
-
-class _Said:
-    """The stems of turns, in the languages of all turns, because the language of a short text is uncertain."""
-
-    def __init__(self, turns: Iterable[Turn]) -> None:
-        texts = [turn.content for turn in turns]
-        self._languages = lexemes.languages_of(texts)
-        self._stems = frozenset(stem for text in texts for stem in lexemes.stems_in(text, self._languages))
-
-    def shared(self, text: str) -> frozenset[str]:
-        """Return the stems that a text has in common with the turns."""
-        return lexemes.stems_in(text, self._languages) & self._stems

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from moments_app.engines.calls.shape import Shape
-from moments_app.engines.grounding import Grounds, Judged
+from moments_app.engines.answers import Question, Shape, length_of
+from moments_app.engines.grounding import Evidence, Judged
 from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
@@ -25,38 +25,16 @@ class KnownMoment:
 
 @dataclass(frozen=True)
 class Journey:
-    """The moments before the engine's turns, from all conversations of the person.
+    """The moments before the engine's turns, from all conversations of the person."""
 
-    Args:
-        moments: The latest moments, newest first.
-        count: The total number of moments.
-        since: The start of the first moment, or None.
-    """
+    moments: Sequence[KnownMoment] = ()  # the latest, newest first
+    count: int = 0  # of all moments
+    since: datetime | None = None  # the start of the first moment
 
-    moments: Sequence[KnownMoment] = ()
-    count: int = 0
-    since: datetime | None = None
-
-    def then(self, moments: Sequence[KnownMoment]) -> "Journey":
-        """Return the journey with more moments."""
+    def extended(self, moments: Sequence[KnownMoment]) -> "Journey":
         latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
         since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
         return Journey(latest[:RECENT_MOMENTS], self.count + len(moments), since)
-
-
-@dataclass(frozen=True)
-class MomentRequest:
-    """The engine's input for building moments.
-
-    Args:
-        turns: The window, oldest first, with indexes 0..n-1.
-        journey: The user's journey before the window.
-        prompt: The text of the active prompt version.
-    """
-
-    turns: Sequence[Turn]
-    journey: Journey
-    prompt: str
 
 
 class DraftMoment(BaseModel):
@@ -103,30 +81,35 @@ def _problem(answer: MomentAnswer) -> str:
 SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 
-def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
-    """Return the answer without unsupported parts. A moment is kept if its summary is."""
-    grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
-    drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
-    bare = sum(not draft.summary for draft in drafts)
-    problem = f"neither the turns nor the earlier moments support the summary of {bare} of the moments." if bare else ""
-    return grounds.judged(answer.model_copy(update={"moments": drafts}), problem)
+@dataclass(frozen=True)
+class MomentRequest:
+    turns: Sequence[Turn]  # the window, oldest first, with indexes 0..n-1
+    journey: Journey  # before the window
+    prompt: str  # the text of the active prompt version
+
+    @property
+    def question(self) -> Question[MomentAnswer]:
+        moments = [
+            [moment.name, f"{moment.ends_at:%Y-%m-%d}", moment.summary[:KNOWN_SUMMARY_MAX]]
+            for moment in self.journey.moments[:SHOWN_MOMENTS]
+        ]
+        known = f"Recent moments, newest first: {as_data(moments)}"
+        return Question(SHAPE, self.prompt, known, self._judged, self.turns, length_of(self.turns))
+
+    def _judged(self, answer: MomentAnswer) -> Judged[MomentAnswer]:
+        """Return the answer without unsupported parts. A moment is kept if its summary is."""
+        evidence = Evidence(self.turns, [moment.summary for moment in self.journey.moments])
+        drafts = [_judged_moment(moment, evidence) for moment in answer.moments]
+        bare = sum(not draft.summary for draft in drafts)
+        problem = f"neither the turns nor the earlier moments support the summary of {bare} of the moments."
+        return evidence.judged(answer.model_copy(update={"moments": drafts}), problem if bare else "")
 
 
-def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
+def _judged_moment(moment: DraftMoment, evidence: Evidence) -> DraftMoment:
     changes = {
-        "summary": grounds.kept(moment.summary),
-        "detail": grounds.kept(moment.detail),
-        "topic_tags": grounds.kept_of(moment.topic_tags),
-        "present_persons": grounds.persons(moment.present_persons),
+        "summary": evidence.supported(moment.summary),
+        "detail": evidence.supported(moment.detail),
+        "topic_tags": evidence.without_instructions(moment.topic_tags),
+        "present_persons": evidence.mentioned(moment.present_persons),
     }
     return moment.model_copy(update=changes)
-
-
-def known_text(request: MomentRequest) -> str:
-    """Return the beginning of a moments request, before the window: the earlier moments."""
-    known = [_known(moment) for moment in request.journey.moments[:SHOWN_MOMENTS]]
-    return f"Recent moments, newest first: {as_data(known)}"
-
-
-def _known(moment: KnownMoment) -> list[str]:
-    return [moment.name, f"{moment.ends_at:%Y-%m-%d}", moment.summary[:KNOWN_SUMMARY_MAX]]

@@ -1,9 +1,7 @@
 """The engine without a model, which quotes the most informative sentences word for word.
 
-`sentences.py` reads turns. `kinds.py` recognizes small talk, sentences that need context, and information about the
-speaker. `moments.py` writes moments, and this module chooses memories and writes texts. The vocabulary is in tables
-(`engines/tables/`). The same input always gives the same output. The engine can't draw conclusions or resolve
-contradictions (docs/engines.md).
+The same input always gives the same output. The engine can't draw conclusions or resolve contradictions
+(docs/engines.md). The vocabulary is in tables (`engines/tables/`).
 
 A memory is a verbatim statement that makes sense alone and that its speaker presents as true. Each sentence is judged
 separately, so batching doesn't change the memories.
@@ -12,8 +10,6 @@ separately, so batching doesn't change the memories.
 import re
 from collections.abc import Iterable, Sequence
 
-from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest, DraftLine
-from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import (
     DraftAtom,
     DraftAtoms,
@@ -21,12 +17,28 @@ from moments_app.engines.calls.formation import (
     FormationRequest,
     StreamSection,
 )
-from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
-from moments_app.engines.extractive.kinds import is_instruction
+from moments_app.engines.calls.texts import (
+    ConsolidationAnswer,
+    ConsolidationRequest,
+    DigestAnswer,
+    DigestRequest,
+    DraftLine,
+    Fact,
+    QueryAnswer,
+    QueryRequest,
+    SummaryAnswer,
+    SummaryRequest,
+)
 from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments
-from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
+from moments_app.engines.extractive.sentences import (
+    Sentence,
+    excerpt,
+    is_instruction,
+    most_informative,
+    read_window,
+    under_dates,
+)
 from moments_app.engines.shared_call import Part
 
 LESSON_WORDS = (4, 40)  # minimum and maximum words
@@ -35,16 +47,18 @@ _PERSONAL = re.compile(
     re.IGNORECASE,
 )
 WORDS_PER_TURN = 16  # about 220 for 14 turns
-SAID = 0.9  # minimum share of an observation's words in a line that repeats it
-SHARED = 2  # minimum words that a sentence for a shard must share with its prompt
+REPEATED_SHARE = 0.9  # minimum share of an observation's words in a line that repeats it
+SHARD_WORDS = 2  # minimum words that a sentence for a shard must share with its prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
 
 def digest(request: DigestRequest) -> DigestAnswer:
     """Return the earlier context with the turns' most informative sentences added, and the turns' lessons."""
-    window = read(request.turns)
+    window = read_window(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
-    new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
+    new = under_dates(most_informative(stated, window.weights, request.max_words * 3 // 4)) or excerpt(
+        request.turns[-1]
+    )
     lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
     while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
         lines.pop(0)
@@ -53,10 +67,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 
 def is_lesson(sentence: Sentence) -> bool:
-    """Return whether a person says how the assistant should work.
-
-    The sentence must not name anyone, because lessons are shared.
-    """
+    """Return whether a person says how the assistant should work, without naming anyone, because lessons are shared."""
     least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"
@@ -70,17 +81,16 @@ def is_lesson(sentence: Sentence) -> bool:
 
 def roll_summary(request: SummaryRequest) -> SummaryAnswer:
     """Keep the facts that are still in the window, and add the most informative sentences of the new turns."""
-    window = read(request.turns)
+    window = read_window(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
-    new = telling(stated, window.weights, WORDS_PER_TURN * len(request.turns))
+    new = most_informative(stated, window.weights, WORDS_PER_TURN * len(request.turns))
     kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
-    facts = kept + [Fact(fact=dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
-    text = _under_dates(fact.fact for fact in facts) or fallback(request.turns[0])
+    facts = kept + [Fact(fact=under_dates([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
+    text = _facts_under_dates(fact.fact for fact in facts) or excerpt(request.turns[0])
     return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
 
 
-def _under_dates(facts: Iterable[str]) -> str:
-    """Return the facts, one per line, with the date only where it changes."""
+def _facts_under_dates(facts: Iterable[str]) -> str:
     lines: list[str] = []
     date = ""
     for fact in facts:
@@ -96,7 +106,9 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
     said = [set(words(line.text)) for line in lines]
     for observation in request.observations:  # at most a few hundred per call, regardless of the text's length
         own = set(words(observation.text))
-        repeated = (number for number, known in enumerate(said) if own and len(own & known) >= SAID * len(own))
+        repeated = (
+            number for number, known in enumerate(said) if own and len(own & known) >= REPEATED_SHARE * len(own)
+        )
         number = next(repeated, None)
         if number is None:
             lines.append(DraftLine(text=f"- {observation.text}", carries=[observation.label]))
@@ -108,7 +120,7 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
 
 def form_memories(request: FormationRequest) -> FormationAnswer:
     """Choose the sentences for each stream, without tool results."""
-    said = read(request.turns).sentences
+    said = read_window(request.turns).sentences
     kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
     entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
     entries[0].lessons = _drafts([one for one in said if is_lesson(one)], as_quotes=False)
@@ -116,27 +128,22 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 
 
 def _fitting(section: StreamSection, kept: Sequence[Sentence], request: FormationRequest) -> list[Sentence]:
-    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard.
-
-    The session's stream doesn't repeat sentences of the user's stream. Shards don't accept sentences about their
-    speaker.
-    """
+    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard."""
     if section.label == PERSON:
         return [one for one in kept if _is_of_user(one, request)]
     if section.label == SESSION:
         has_user = any(other.label == PERSON for other in request.sections)
-        return [one for one in kept if one.is_of_person and not (has_user and _is_of_user(one, request))]
+        return [one for one in kept if one.is_by_person and not (has_user and _is_of_user(one, request))]
     wanted = set(content_words(section.prompt, language_of(section.prompt)))
-    return [one for one in kept if len(one.terms & wanted) >= SHARED and not one.is_of_speaker]
+    return [one for one in kept if len(one.terms & wanted) >= SHARD_WORDS and not one.is_about_speaker]
 
 
 def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
-    """Return whether the sentence is lasting information from the user about themselves."""
-    return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.lasts
+    return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.is_lasting
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
-    """Return a stream's entry. Sentences that have an attribute, or are too long for an observation, become facts."""
+    """Return an entry in which sentences with an attribute, or too long for an observation, are facts."""
     facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
@@ -144,10 +151,7 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 
 
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
-    """Return the sentences without duplicates.
-
-    A duplicate is kept if the attribute had another value in between, because it may have returned to its former value.
-    """
+    """Return the sentences without duplicates, except those whose attribute had another value in between."""
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
     known: set[str] = set()
@@ -174,9 +178,8 @@ class ExtractiveEngine:
         return self
 
     def with_answers(self, parts: Sequence[Part]) -> "ExtractiveEngine":
-        """Return itself, because combining calls saves nothing."""
-        return self
+        return self  # combining calls saves nothing
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Return the message itself, whose rarest words make the best query."""
+        # The search gives the rarest words of the message the highest weights.
         return QueryAnswer(query=request.message[:1_000])

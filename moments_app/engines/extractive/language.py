@@ -1,11 +1,11 @@
-"""The words, sentences and language of a text, without training or downloads."""
+"""The words, sentences and language of a text."""
 
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from moments_app.engines import times
-from moments_app.engines.tables import word_set, words_of
+from moments_app.engines.tables import table_words, word_set
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
@@ -17,7 +17,7 @@ LANGUAGES = (
 )
 SENTENCE_TEXT_MAX = 4_000  # maximum characters of a text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or not prose
-MOSTLY = 0.5  # minimum share of words in a script, which then determines the text's language
+MIN_SCRIPT_SHARE = 0.5  # minimum share of words in a script, which then determines the text's language
 SAMPLE = 1_000  # characters of a text that are used to detect its language
 
 LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # includes Hindi's vowel signs, which Python's \w omits
@@ -62,15 +62,12 @@ def ignored_words(language: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def language_of(text: str) -> str:
-    """Return the language of a text, or `UNKNOWN` for languages without stop words.
-
-    The language of a turn doesn't depend on the turns around it.
-    """
+    """Return the language of a text, or `UNKNOWN` for languages without stop words."""
     said = words(text[:SAMPLE])
     letters = sum(word[0].isalpha() for word in said)
     if not letters:
         return ENGLISH
-    if by_script := _language_by_script(said, MOSTLY * letters):
+    if by_script := _language_by_script(said, MIN_SCRIPT_SHARE * letters):
         return by_script
     language = certain_language(text[:SAMPLE]) or likely_languages(text[:SAMPLE])[0]
     return language if language in LANGUAGES else UNKNOWN
@@ -80,7 +77,7 @@ def language_of(text: str) -> str:
 def common_words() -> frozenset[str]:
     """Return words that are too common in some language to be a topic."""
     of_languages = (
-        stop_words(code).union(words_of("first_person", code), words_of("lasting", code)) for code in LANGUAGES
+        stop_words(code).union(table_words("first_person", code), table_words("lasting", code)) for code in LANGUAGES
     )
     return word_set("chat words").union(*of_languages)
 
@@ -107,10 +104,7 @@ def stem(word: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text. Only the beginning of a very long text is read.
-
-    Parts that are too long for a sentence are left out, because they are lists, code or other non-prose.
-    """
+    """Return the sentences at the beginning of a text, without lists, code and other parts that are too long."""
     text = text[:SENTENCE_TEXT_MAX]
     lines = _WIDE_SENTENCE.findall(text) if _WIDE.search(text) else text.splitlines()
     found = (" ".join(part.split()) for line in lines for part in _divided(line))
@@ -135,5 +129,5 @@ def _is_within(line: str, start: int, end: re.Match[str]) -> bool:
 
 
 def is_wide(text: str) -> bool:
-    """Return whether a text has a script without spaces."""
+    """Return whether a text contains a script without spaces."""
     return bool(_WIDE.search(text))

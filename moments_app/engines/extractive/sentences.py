@@ -5,24 +5,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import groupby
 
-from moments_app.engines.extractive.kinds import (
-    DURABLE,
-    INSTRUCTION,
-    is_advice,
-    is_of_speaker,
-    is_reaction,
-    kinds_of,
-    needs_context,
-    nicknames,
-    without_openers,
-)
-from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
+from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences, words
 from moments_app.engines.statements import is_question, is_unreal, statement_of
-from moments_app.engines.statements.dates import is_dated, with_dates
+from moments_app.engines.statements.dates import has_relative_time, with_dates
+from moments_app.engines.tables import any_of, any_pattern, english, filled, table_lines, table_words
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
@@ -30,7 +20,7 @@ VOCABULARY_CHARS = 20_000  # maximum characters of a turn in which words are cou
 DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, or with a number or a name
 VAGUE = 0.4  # factor for a sentence that can't be understood alone
 MIN_WORDS = 3  # minimum words of a meaningful sentence
-MIN_UNREAD = 6  # minimum words in a language whose small talk is not recognized
+MIN_WORDS_OTHERWISE = 6  # minimum words in a language whose small talk is not recognized
 MIN_CHARACTERS = 12  # minimum characters in a script without spaces
 MIN_LASTING = 4  # minimum characters in such a script, for lasting information about the speaker
 MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; code and tables have less
@@ -45,18 +35,52 @@ _LOOSE_END = re.compile(r"[\s,;，；]+$")
 _JOINT = re.compile(rf"^\s*(?:{_AND}\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
+# Small talk, sentences that need context, and information about the speaker.
+_REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
+_GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # with a name, even an unknown one
+_OPENERS = 3  # maximum interjections before the last one; the limit prevents exponential time
+_NICKNAME = 3  # minimum letters of a short form of a name
+_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|it)\b", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?i:\b(?:my|our|an?|the|two|three|some|his|her|their|\d+) [^\W\d_])|(?<=[a-z,] )[A-Z][a-z]"
+    r"|[,;] | (?:and|but|because|when) "
+    r"|^[A-Z][a-z]{2,} (?!a|the)"
+)
+_PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
+INSTRUCTION, OTHER = "instruction", "other"  # an instruction how to answer; any lasting information in another language
+START_CHARS = 48  # length of the start of a sentence that is searched for the first person
+
+_FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
+_OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
+_CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
+_PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in table_lines("own_kinds")}
+# Additional weights of lasting information. The longer it stays true and useful, the higher the weight.
+DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
+_FROM_NOW = r"next time|from now on|in future|in the future"
+_ORDER = re.compile(
+    rf"^(?:(?:please|{_FROM_NOW}|and|so|ok|okay),? )*(?:always|never|don't|do not|stop|avoid|make sure|remember to"
+    rf"|be sure to|answer|reply|respond|explain|keep|use|write)\b.*|^please \w+.*\b(?:{_FROM_NOW})\b",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
+# Words for the work of an assistant: "Don't use jargon" instructs one, but "Make sure yours stands out" is advice to a
+# friend.
+_ANSWERING = re.compile(
+    r"\b(?:answers?|answering|repl(?:y|ies)|respon[ds]\w*|explain\w*|summari[sz]\w+|translat\w+|bullets?|sentences?"
+    r"|paragraphs?|emojis?|markdown|code blocks?|jargon|metric|units|sources)\b",
+    re.IGNORECASE,
+)
+# "Our planet is our future" says nothing about the speaker.
+_EVERYBODYS = re.compile(
+    r"\bour(?: \w+)? (?:earth|environment|future|generations?|humanity|planet|society|species|world)\b", re.IGNORECASE
+)
+_OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Speaker:
-    """The speaker of a sentence.
-
-    Args:
-        name: The speaker's name. If it is unknown, "User", "Assistant" or the name of the tool.
-        is_named: Whether the application or the transcript names the speaker.
-    """
-
-    name: str
-    is_named: bool
+    name: str  # "User", "Assistant" or the name of the tool if it is unknown
+    is_named: bool  # by the application or the transcript
 
 
 USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named=False)
@@ -64,23 +88,15 @@ USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named
 
 @dataclass(frozen=True)
 class Sentence:
-    """A verbatim sentence, and the words by which it is chosen.
-
-    Args:
-        place: Its position in the turn.
-        text: Its verbatim text.
-        core: Its text without leading interjections and forms of address. Used for analysis, never shown.
-        terms: Its content words.
-        language: The language of its turn.
-    """
+    """A verbatim sentence, and the words by which it is chosen."""
 
     turn: Turn
-    place: int
+    position: int  # in the turn
     text: str
-    core: str
-    terms: frozenset[str]
+    core: str  # without leading interjections and forms of address; used for analysis, never shown
+    terms: frozenset[str]  # its content words
     speaker: Speaker
-    language: str
+    language: str  # of its turn
 
     @cached_property
     def quote(self) -> str:
@@ -90,7 +106,6 @@ class Sentence:
 
     @cached_property
     def length(self) -> int:
-        """The number of words of its quote, as streams count them."""
         return len(self.quote.split())
 
     @cached_property
@@ -98,12 +113,11 @@ class Sentence:
         return kinds_of(self.core, self.language)
 
     @property
-    def is_of_speaker(self) -> bool:
-        return is_of_speaker(self.core, self.language)
+    def is_about_speaker(self) -> bool:
+        return is_about_speaker(self.core, self.language)
 
     @property
-    def is_of_person(self) -> bool:
-        """True if its speaker is a person, not an assistant or a tool."""
+    def is_by_person(self) -> bool:
         return self.turn.role == "user" or (self.turn.role == "assistant" and self.speaker.is_named)
 
     @property
@@ -127,22 +141,21 @@ class Sentence:
 
     @property
     def _is_long_enough(self) -> bool:
-        """True if it has enough words. The minimum is higher in languages whose small talk is not recognized."""
         if is_wide(self.text):
-            return len(self.text) >= (MIN_LASTING if self.lasts else MIN_CHARACTERS)
-        if self.language == ENGLISH or self.lasts:
-            least = 1 if self.lasts or is_dated(self.text) else 2
+            return len(self.text) >= (MIN_LASTING if self.is_lasting else MIN_CHARACTERS)
+        if self.language == ENGLISH or self.is_lasting:
+            least = 1 if self.is_lasting or has_relative_time(self.text) else 2
             return len(self.core.split()) >= (2 if self.attribute else MIN_WORDS) and len(self.terms) >= least
-        return len(self.text.split()) >= MIN_UNREAD and len(self.terms) >= MIN_WORDS
+        return len(self.text.split()) >= MIN_WORDS_OTHERWISE and len(self.terms) >= MIN_WORDS
 
     @property
-    def lasts(self) -> bool:
+    def is_lasting(self) -> bool:
         """True if it has lasting information about its speaker."""
         return bool(self.kinds or self.attribute)
 
     @cached_property
     def attribute(self) -> str:
-        """The attribute of the speaker that it sets, such as `home`. Usually blank."""
+        """The attribute of its speaker that it sets, such as `home`. Usually blank."""
         found = statement_of(f"{self.speaker.name}: {self.core}")
         return found.attribute if found and found.subject == self.speaker.name else ""
 
@@ -155,33 +168,20 @@ class Sentence:
     def worth(self) -> float:
         """The weight of its new words, which depends on its speaker, its durability, and how specific it is."""
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
-        own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
-        particular = DATED if is_dated(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
-        return durable * own * particular * self._role_weight
-
-    @property
-    def _role_weight(self) -> float:
-        """The weight of the speaker. All people have the same weight, and an assistant has a lower one."""
-        return 1.0 if self.speaker.is_named else ROLE_WEIGHT[self.turn.role]
+        own = 1.3 if self.is_about_speaker else 0.7 if self.speaker.is_named else 1.0
+        particular = DATED if has_relative_time(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
+        return durable * own * particular * (1.0 if self.speaker.is_named else ROLE_WEIGHT[self.turn.role])
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window of turns with the data derived from them.
+    """A window of turns with the data derived from them."""
 
-    Args:
-        turns: The turns, oldest first.
-        speech: The speaker and the text of each turn.
-        languages: The language of each turn.
-        vocabulary: The content words of each turn.
-        weights: The weights of words. Rare words have high weights.
-    """
-
-    turns: Sequence[Turn]
-    speech: list[tuple[Speaker, str]]
-    languages: list[str]
-    vocabulary: list[list[str]]
-    weights: dict[str, float]
+    turns: Sequence[Turn]  # oldest first
+    speech: list[tuple[Speaker, str]]  # the speaker and the text of each turn
+    languages: list[str]  # of each turn
+    vocabulary: list[list[str]]  # the content words of each turn
+    weights: dict[str, float]  # of words; rare words have high weights
 
     @cached_property
     def called(self) -> frozenset[str]:
@@ -200,8 +200,8 @@ class Window:
         turn, (speaker, text), language = self.turns[position], self.speech[position], self.languages[position]
         found = (quote for sentence in sentences(text) for quote in quotes_of(sentence))
         return [
-            Sentence(turn, place, said, core, frozenset(content_words(core, language)), speaker, language)
-            for place, said in enumerate(found)
+            Sentence(turn, position, said, core, frozenset(content_words(core, language)), speaker, language)
+            for position, said in enumerate(found)
             if (core := without_openers(said.replace("’", "'"), self.called) if language == ENGLISH else said)
         ]
 
@@ -229,7 +229,7 @@ def _attribute(text: str) -> str:
     return found.attribute if found and found.subject == "User" else ""
 
 
-def read(turns: Sequence[Turn]) -> Window:
+def read_window(turns: Sequence[Turn]) -> Window:
     speech = _by_speaker(turns)
     languages = [language_of(text[:VOCABULARY_CHARS]) for _, text in speech]
     vocabulary = [
@@ -239,11 +239,7 @@ def read(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return the speaker and the text of each turn.
-
-    If most turns start with a name, it is the speaker and is removed from the text. A name from the application takes
-    precedence.
-    """
+    """Return the speaker and the text of each turn. If most turns start with a name, it is the speaker's."""
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
@@ -270,7 +266,7 @@ def _weights(vocabulary: Sequence[Sequence[str]]) -> dict[str, float]:
     }
 
 
-def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
+def most_informative(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
     """Choose the sentences with the most new information for their length, up to `left` words, in order.
 
     The choice is greedy, with budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain
@@ -296,10 +292,8 @@ def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> li
 
 
 def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> float:
-    """Return the new information in a sentence, relative to its length.
-
-    `fsum` makes the sum exact, so it doesn't depend on the order of the set, and never grows when words are removed.
-    """
+    """Return the new information in a sentence, relative to its length."""
+    # `fsum` is exact, so the sum doesn't depend on the order of the set, and never grows when words are removed.
     new = math.fsum(weights.get(term, 0.0) for term in sentence.terms - covered)
     return new * sentence.worth / (len(sentence.text.split()) + MIN_WORDS)
 
@@ -311,18 +305,18 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
     return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + MIN_WORDS, 0.75)
 
 
-def dated(chosen: Iterable[Sentence]) -> str:
-    """Return the verbatim sentences, with a new line for each change of speaker, and the date only where it changes."""
+def under_dates(chosen: Iterable[Sentence]) -> str:
+    """Return the sentences, with a new line for each change of speaker, and the date only where it changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
-        lines.append(("" if day == date else day) + in_turn(said))
+        lines.append(("" if day == date else day) + by_speaker(said))
         date = day
     return "\n".join(lines)[:6_000]
 
 
-def in_turn(chosen: Iterable[Sentence]) -> str:
-    """Return the verbatim sentences, with the speaker only where it changes."""
+def by_speaker(chosen: Iterable[Sentence]) -> str:
+    """Return the sentences, with the speaker only where it changes."""
     said, speaker = [], None
     for one in chosen:
         said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
@@ -330,6 +324,86 @@ def in_turn(chosen: Iterable[Sentence]) -> str:
     return " ".join(said)
 
 
-def fallback(turn: Turn) -> str:
-    """Return the beginning of a turn, as the summary of turns without sentences."""
+def excerpt(turn: Turn) -> str:
+    """Return the beginning of a turn, which summarizes turns without sentences."""
     return " ".join(turn.content[:200].split()) or "Turns without text."
+
+
+# --- small talk, sentences that need context, and information about the speaker ---
+
+
+def without_openers(sentence: str, called: frozenset[str]) -> str:
+    """Return an English sentence without leading interjections and the name of the person it is said to.
+
+    Args:
+        called: Names by which the speakers call each other.
+    """
+    opener, closer = _patterns(called)
+    left = closer.sub(r"\1", sentence.strip())
+    while left and (match := opener.match(left)):
+        left = left[match.end() :]
+    return left[:1].upper() + left[1:]
+
+
+def is_reaction(sentence: str) -> bool:
+    return bool(_REACTION.match(sentence))
+
+
+def nicknames(names: Iterable[str]) -> frozenset[str]:
+    """Return names and their short forms: Mel for Melanie."""
+    firsts = {name.split()[0] for name in names}
+    return frozenset(first[:length] for first in firsts for length in range(_NICKNAME, len(first) + 1)) | firsts
+
+
+@lru_cache(maxsize=64)
+def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return a pattern for interjections at the start, and a pattern for a name at the end."""
+    names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
+    word = rf"(?:{_GREETED}|(?i:{any_of('openers')})|{names})"
+    opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
+    return opener, re.compile(rf",?\s+(?:{names})([.!?…]*)$")
+
+
+def needs_context(text: str, language: str) -> bool:
+    """Return whether a sentence, without its leading interjections, can't be understood without the previous one."""
+    if any_pattern("leaning", language).search(text) or _PART.search(text) or text.count('"') % 2:
+        return True
+    if language != ENGLISH:
+        return False
+    pronoun = _PRONOUN.search(text)
+    return pronoun is not None and not _NAMED.search(text[: pronoun.start()])
+
+
+def is_about_speaker(text: str, language: str) -> bool:
+    """Return whether the start of a sentence is about its speaker."""
+    if language != ENGLISH:
+        return not set(table_words("first_person", language)).isdisjoint(words(text))
+    is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
+    return bool(_FIRST_PERSON.search(text[:START_CHARS])) and not is_everybodys and not _OF_LISTENER.match(text)
+
+
+def is_instruction(text: str) -> bool:
+    """Return whether a sentence tells the assistant how to answer, unlike remarks ("Never saw that") and advice."""
+    return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
+
+
+def is_advice(text: str) -> bool:
+    """Return whether a sentence is an instruction to a person, such as advice to a friend."""
+    return bool(_ORDER.match(text)) and not is_instruction(text)
+
+
+def kinds_of(text: str, language: str) -> tuple[str, ...]:
+    """Return the kinds of lasting information that a sentence has about its speaker, most durable first."""
+    if language != ENGLISH:
+        return (OTHER,) if is_about_speaker(text, language) and _has_lasting_word(text, language) else ()
+    if is_instruction(text):
+        return (INSTRUCTION,)
+    if not is_about_speaker(text, language) and not _CALLED.search(text):
+        return ()
+    return tuple(kind for (kind, _), pattern in _PATTERNS.items() if pattern.search(text))
+
+
+def _has_lasting_word(text: str, language: str) -> bool:
+    if is_wide(text):
+        return any(word in text for word in table_words("lasting", language))
+    return any(word.startswith(table_words("lasting", language)) for word in words(text))

@@ -1,23 +1,258 @@
-"""Parse statements in sentences. A statement has a subject, an attribute, a value and a start date.
+"""Parse statements in sentences. A statement has a subject, an attribute and a value.
 
 Model engines write sentences in the third person ("Nora moved to Bergen on 3 March 2026."). The engine without a model
-quotes the first person ("Nora: I moved to Bergen"). Both are parsed in the same way, so a statement from one engine can
-end a statement from the other. Only attributes with one value at a time are parsed: home, occupation and employer,
-name, age, relationship, and the names of relatives and pets. It is better to miss a sentence than to misread one, so
-the patterns are strict.
+quotes the first person ("Nora: I moved to Bergen"). In English, both are parsed in the same way, so a statement from
+one engine can end a statement from the other: "I" and "my" refer to the speaker in front of the sentence, or to the
+user if there is none. In other languages, only the first person is parsed.
+
+`tables/attributes.txt` has the patterns. It is better to miss a sentence than to misread one, so the patterns are
+strict. Dreams, wishes, suppositions, questions and quotes of other people aren't statements. A denial about home or
+work isn't one either, unless it says that something ended.
+
+The attribute or the words of a statement determine its kind and how long it is kept.
 """
 
-from moments_app.engines.statements.dates import plan_ends, since_in
-from moments_app.engines.statements.said import NAME, Statement, is_question, is_unreal, kind_of, statement_of, worth_of
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
-__all__ = [
-    "NAME",
-    "Statement",
-    "is_question",
-    "is_unreal",
-    "kind_of",
-    "plan_ends",
-    "since_in",
-    "statement_of",
-    "worth_of",
+from moments_app.engines import times
+from moments_app.engines.statements.dates import has_future_time
+from moments_app.engines.tables import any_pattern, filled, table_lines, table_words
+
+HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
+ENGLISH = "en"
+USER = "User"
+# "Nora: I live in Oslo", as in transcripts and quotes.
+SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
+# First-person forms are replaced by "I", so that the patterns for names such as "Nora" also match them.
+_SHORT = [
+    (re.compile(short), long)
+    for short, long in (
+        (r"\b(?:I|[Ww]e)'m\b|\b[Ww]e(?:'re| are)\b", "I am"),
+        (r"\b(?:I|[Ww]e)'ve\b", "I have"),
+        (r"\b(?:I|[Ww]e)'ll\b", "I will"),
+        (r"\b[Ww]e\b", "I"),
+        (r"\b[Mm]y\b|\b[Oo]ur\b", "I's"),
+        (r"name's\b", "name is"),
+        (
+            r"\b(?:[Yy]ou (?:can|may) |[Pp]lease |[Pp]eople |[Ee]verybody |[Ff]riends )?[Cc]alls? me (?=[A-Z])",
+            "I is called ",
+        ),
+    )
 ]
+_IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
+_LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # omissions in a quote, and dates added to it
+_CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
+_ARTICLE = re.compile(r"^(?:an?|the) ")
+_NEW = re.compile(r"\b(?:now|new|started|starts|began|got|moved|instead|these days|currently|actually)\b")
+_EMPLOYER = re.compile(
+    rf"^(?:{'|'.join(table_words('firms', 'firm'))})$|\b(?:{'|'.join(table_words('firms', 'kind'))})\.?$"
+)
+
+# The parts of the patterns in all languages except English.
+_PROPER = r"[A-ZÀ-ÞĀ-ŽА-ЯЁ][\w'’-]*"
+_HAN = r"\u4e00-\u9fff"
+_PARTS = {
+    "PROPER": _PROPER,
+    "NAMED": rf"(?P<value>{_PROPER}(?: {_PROPER}){{0,2}})",
+    "PLACE": rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|el|sur|am|an der) )?{_PROPER}){{0,2}})",
+    "FIRM": rf"(?P<employer>{_PROPER}(?: {_PROPER}){{0,2}})",
+    "ROLE": r"(?P<role>[^\W\d_][\w-]+)",
+    "FEW": r"(?: [\w,'’-]+){0,5}?",  # words between a verb and its object
+    "HAN": _HAN,
+    "HAN_PLACE": rf"(?P<value>(?:(?![的了和跟，])[{_HAN}]){{2,8}}?)(?=[了，,。.！!；;、\s]|$|和|跟|的|已)",
+}
+# The parts of the English patterns.
+_WORD = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
+_TOWN = rf"{_WORD}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_WORD})*"
+_FIRM = rf"(?P<employer>(?:the )?{_WORD}(?: (?:(?:and|of|&) )?{_WORD})*|(?:an?|the) [\w -]{{3,40}}?)"
+_END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today)\b)"
+_AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
+_ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
+_ENGLISH_PARTS = {
+    # A capitalized first word may not be a name: "Recently Nora moved". "Since Nora moved" is not matched.
+    "SUBJECT": r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
+    r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
+    r"(?P<subject>(?:The (?:user|assistant))|I\b|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)",
+    "ADVERBS": r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already"
+    r"|have|has|had|am|is|was|been|got|did))*",
+    "NOW": r"(?: (?:now|currently|still|just|also|actually))*",
+    "PLACE": rf"(?P<value>{_TOWN})",
+    "TOWN": _TOWN,
+    "FIRM": f"{_FIRM}{_END}",
+    "AS": rf"as (?:an? |the )?{_ROLE}",
+    "AT": _AT,
+    "END": _END,
+    "POST": r"(?:(?:their|his|her|I's|the|a) )?(?:old |last |new )?(?:job|position|post|work)",
+    "CALLED": rf"(?P<value>{_WORD}(?: {_WORD})?)",
+    "KIN": r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend"
+    r"|fianc[ée]e?|mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss"
+    r"|best friend))",
+}
+_NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
+_QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
+_QUOTED = re.compile(
+    r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b[^\"”“»」]*[\"”“»」]|[“「][^”」]*我"
+)
+OTHER, PLAN = "other", "plan"
+MAX_WORTH = 1.0  # of a statement about an attribute with one value at a time
+_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # default: `relationship`
+_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in table_lines("kinds")]
+_KIND_PARTS = {kind.upper(): pattern for kind, pattern in table_lines("kinds")}
+_WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in table_lines("worth")]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement about a person's attribute."""
+
+    subject: str  # the person
+    # `home`, `work`, `name`, `age` or `relationship`. If the value is the name of a relative or pet: the relationship,
+    # such as `daughter`.
+    attribute: str
+    value: str  # for work, the occupation, the employer or both; blank means any value
+    is_over: bool = False  # the person no longer has the value
+    wrong: str = ""  # the incorrect value that the statement corrects
+    is_new: bool = False  # the statement says that the value has changed
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True if the attribute has one value at a time. Other attributes may have several, such as two daughters."""
+        return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
+
+    def ends(self, earlier: "Statement") -> bool | None:
+        """Return whether this ends an earlier statement about the same attribute, or None if that is uncertain."""
+        if earlier.is_over or (not self.is_over and self._agrees_with(earlier)):
+            return False
+        if self.is_over:
+            return not self.value or self._has_value_of(earlier)
+        return True if self.corrects(earlier) or self.is_exclusive else None
+
+    def corrects(self, earlier: "Statement") -> bool:
+        """Return whether this statement corrects a value that was never true."""
+        return bool(self.wrong) and self.wrong.casefold() == earlier.value.casefold()
+
+    def _agrees_with(self, earlier: "Statement") -> bool:
+        has_its_value = self._has_value_of(earlier)
+        is_another_job = self.attribute == WORK and self.is_new and self.value.casefold() != earlier.value.casefold()
+        return has_its_value and not is_another_job
+
+    def _has_value_of(self, earlier: "Statement") -> bool:
+        if self.attribute != WORK:
+            return self.value.casefold() == earlier.value.casefold()
+        (role, employer), (earlier_role, earlier_employer) = _work(self), _work(earlier)
+        return (not role or not earlier_role or role == earlier_role) and _may_be_same_employer(
+            employer, earlier_employer
+        )
+
+
+def _may_be_same_employer(firm: str, other: str) -> bool:
+    """Return whether two names may mean the same employer: "Haukeland" is short for "Haukeland Hospital"."""
+    return not firm or not other or f"{firm} ".startswith(f"{other} ") or f"{other} ".startswith(f"{firm} ")
+
+
+def _work(statement: Statement) -> tuple[str, str]:
+    role, _, employer = statement.value.casefold().rpartition("at ")
+    return (role.strip(), employer.strip()) if "at " in f"{statement.value} " else (statement.value.casefold(), "")
+
+
+class _Pattern(NamedTuple):
+    attribute: str
+    mark: str  # "-": the value is no longer true, "+": it is new
+    pattern: re.Pattern[str]  # with groups for its value, and in English for its subject
+
+
+def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
+    for head, pattern in table_lines("attributes"):
+        language, attribute = head.split(" ")
+        occupations = "|".join(table_words("occupations", language))
+        own = {"OCCUPATIONS": occupations, "OCCUPATION": rf"(?P<role>(?i:{occupations})[\w-]*)"}
+        parts = _ENGLISH_PARTS if language == ENGLISH else _PARTS
+        if in_english == (language == ENGLISH):
+            compiled = re.compile(filled(pattern, own | parts))
+            yield _Pattern(attribute.lstrip("+-"), attribute[: attribute[0] in "+-"], compiled)
+
+
+_OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=True))
+
+
+@lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
+def statement_of(text: str) -> Statement | None:
+    """Return the statement in a sentence, which may have its speaker in front. None if no pattern matches."""
+    line = SPEAKER.match(text)
+    speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
+    said = _LEFT_OUT.sub("", said).replace(" … ", " ")
+    if is_unreal(said):
+        return None
+    found = _first_match(said, _OWN)
+    if not found and not _IN_FIRST_PERSON.search(said):
+        return _first_match(said, _ENGLISH)
+    found = found or next(filter(None, (_first_match(clause, _ENGLISH) for clause in _clauses(said))), None)
+    return replace(found, subject=speaker) if found and found.subject == "I" else None
+
+
+def _clauses(text: str) -> list[str]:
+    """Split a sentence into clauses, with "I" instead of other first-person forms."""
+    text = text.replace("’", "'")
+    for short, long in _SHORT:
+        text = short.sub(long, text)
+    return _CLAUSES.split(text)
+
+
+def _first_match(text: str, patterns: Sequence[_Pattern]) -> Statement | None:
+    matches = ((one, found) for one in patterns if (found := one.pattern.search(text)))
+    return next(filter(None, (_from_match(one, found) for one, found in matches)), None)
+
+
+def _from_match(one: _Pattern, found: re.Match[str]) -> Statement | None:
+    named = found.groupdict()
+    attribute, value = named.get("kin") or one.attribute, _value_in(named)
+    first = value.split(" ")[0]
+    if not value and one.mark != "-":
+        return None
+    if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
+        return None
+    if attribute == HOME and one.mark == "+":  # "moved to" an employer means a new job; "moved to Linux" is not a move
+        if first in table_words("firms", "other"):
+            return None
+        if _EMPLOYER.search(value):
+            attribute, value = WORK, f"at {value}"
+    subject = re.sub(r"^The (\w)", lambda the: the[1].upper(), named.get("subject") or "I")
+    wrong = _NOT.search(found.string, found.end())
+    is_new = one.mark == "+" or bool(_NEW.search(found.string))
+    return Statement(subject, attribute, value, one.mark == "-", wrong["wrong"] if wrong else "", is_new)
+
+
+def _value_in(named: dict[str, str | None]) -> str:
+    role, employer = _ARTICLE.sub("", (named.get("role") or "").strip()), (named.get("employer") or "").strip()
+    value = named.get("value") or " ".join(filter(None, (role, employer and f"at {employer}")))
+    return value.strip().rstrip(".'’-")
+
+
+def is_question(text: str) -> bool:
+    return bool(_QUESTION.search(text))
+
+
+@lru_cache(maxsize=2_000)  # the same sentence is checked several times
+def is_unreal(text: str) -> bool:
+    """Return whether a sentence is a question, or something that its speaker doesn't claim to be true."""
+    said = text.replace("’", "'")
+    return is_question(said) or bool(any_pattern("unreal").search(said)) or bool(_QUOTED.search(said))
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a statement, or `other` if none of its words indicates a kind."""
+    if said := statement_of(text):
+        return _OF_ATTRIBUTES.get(said.attribute, "relationship")
+    found = (kind for kind, pattern in _KINDS if pattern.search(text) or (kind == PLAN and has_future_time(text)))
+    return next(found, OTHER)
+
+
+def worth_of(text: str) -> float:
+    """Return the worth of a new text, from 0 to 1. Text with a higher worth is kept longer."""
+    if statement_of(text):
+        return MAX_WORTH
+    return next((worth for worth, pattern in _WORTH if pattern.search(text)), 0.0)

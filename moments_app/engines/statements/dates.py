@@ -13,7 +13,7 @@ from sessions_app.lexemes import DEFAULT
 from sessions_app.process_cache import cached_by_hash
 
 ANY_DAY = date(2001, 6, 1)
-KNOWN = 20_000  # maximum cached texts
+CACHED_TEXTS = 20_000  # maximum cached texts
 _HABITUAL = frozenset("fr it".split())  # "le lundi" is every Monday
 _DATE = re.compile(r"\s?\[[^\]]*\]")  # a date in brackets after a relative time
 _BETWEEN = " ,()"
@@ -32,35 +32,32 @@ def with_dates(text: str, said_on: date) -> str:
 
 
 # Cached, because the contexts of a person share many turns.
-@cached_by_hash(KNOWN)
+@cached_by_hash(CACHED_TEXTS)
 def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
     """Return the dates of a text's relative times, and where to insert them."""
     return [(found.end, _written(found)) for found in times.relative_times(text, said_on)]
 
 
-def is_dated(text: str) -> bool:
+def has_relative_time(text: str) -> bool:
     """Return whether a text contains a relative time, such as "yesterday"."""
     return bool(times.relative_times(text, ANY_DAY))
 
 
-def is_to_come(text: str) -> bool:
+def has_future_time(text: str) -> bool:
     """Return whether a text contains a relative time in the future, such as "tomorrow"."""
     return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 
 
 def spoken_date(day: date) -> str:
-    """Return a date in spoken form: 7 May 2023."""
     return f"{day.day} {times.month_name(day.month)} {day.year}"
 
 
-def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return the start of the day mentioned in a sentence, or None if there is no valid day.
+def start_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
+    """Return the start of the first day mentioned in a sentence, but at most `said_at`. None if there is no valid day.
 
     Args:
-        text: a text with dates in brackets after relative times.
-        said_at: the time of the text. A day without a year is the latest such day up to this time. If the result would
-            be later than this time, return this time.
-        zone: the person's time zone.
+        text: A text with dates in brackets after relative times.
+        said_at: The time of the text. A day without a year is the latest such day up to this time.
     """
     digits, languages = _read(text)
     said_on = said_at.astimezone(zone).date()
@@ -72,13 +69,11 @@ def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
 def planned_in(text: str, said_on: date) -> Time | None:
     """Return the next time mentioned in a plan. Ignore recurring times such as "every Monday".
 
-    Args:
-        text: the text of a plan. A weekday, or a day without a year, is the first such day after `said_on`.
-        said_on: the day of the text.
+    A weekday, or a day without a year, is the first such day after `said_on`.
     """
     digits, languages = _read(text)
     named = times.times_in(digits, languages, (times.RELATIVE, times.ABSOLUTE, times.ASKED), said_on)
-    found = [replace(one, time=one.time.after(said_on)) for one in without_open(digits, named, languages)]
+    found = [replace(one, time=one.time.after(said_on)) for one in possible_ends(digits, named, languages)]
     first = _first(one for one in found if one.time.end > said_on)
     return first.time if first else None
 
@@ -89,7 +84,7 @@ def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
     return datetime.combine(planned.end, time(0), zone) if planned else None
 
 
-def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
+def plan_text(text: str, said_at: datetime, zone: tzinfo) -> str:
     """Return the time of a plan in words, such as "planned for 7 May 2023", or an empty string if it has no time."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return f"planned for {_in_english(planned)}" if planned else ""
@@ -134,15 +129,11 @@ def _in_digits(named: Time) -> str:
 # --- start times and recurring times, such as "from tomorrow" and "every Monday" ---
 
 
-def without_open(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
-    """Return the times that may be an end.
-
-    Start times and recurring times are left out: "from 3 May to 5 May" gives the 5th.
+def possible_ends(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
+    """Return the times that are neither starts nor recurring: "from 3 May to 5 May" gives the 5th.
 
     Args:
-        digits: the text, as returned by `in_digits`.
-        found: the times in it.
-        languages: the languages of the text.
+        digits: The text, as returned by `in_digits`.
     """
     dated = [replace(one, end=_end_of_date(digits, one.end)) for one in found]
     whole = [one for one in dated if not any(_is_part(one, other) for other in dated)]

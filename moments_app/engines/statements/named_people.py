@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from moments_app.engines import times
-from moments_app.engines.statements.said import SPEAKER
-from moments_app.engines.tables import filled, lines_of
+from moments_app.engines.statements import SPEAKER
+from moments_app.engines.tables import filled, table_lines
 from sessions_app.lexemes import DEFAULT, stop_words
 
 _PROPER = r"(?!I\b)[A-ZÀ-ÞĀ-ŽА-ЯЁ](?:[\w’'-]*\w)?"
@@ -26,20 +26,14 @@ USER = ("User", "The user", "user")  # names for the user in their own memory
 
 
 class NamedPerson(NamedTuple):
-    """A person named in a sentence.
-
-    Args:
-        name: the name in the sentence.
-        relationship: their relationship to the owner, in English.
-        owner: the name of the person to whom they are related; blank for the speaker.
-    """
-
     name: str
-    relationship: str
-    owner: str = ""
+    relationship: str  # to the owner, in English
+    owner: str = ""  # the name of the person to whom they are related; blank for the speaker
 
 
-_WORDS = {language: dict(entry.split("=") for entry in words.split()) for language, words in lines_of("relationships")}
+_WORDS = {
+    language: dict(entry.split("=") for entry in words.split()) for language, words in table_lines("relationships")
+}
 _BY_WORD = {word.casefold(): relationship for words in _WORDS.values() for word, relationship in words.items()}
 
 
@@ -57,16 +51,12 @@ def _compiled(language: str, pattern: str) -> re.Pattern[str]:
     return re.compile(filled(pattern, parts))
 
 
-_PATTERNS = [_compiled(*line) for line in lines_of("named_people")]
+_PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
 
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_person(text: str) -> NamedPerson | None:
-    """Return the first person named together with a relationship in a sentence, or None.
-
-    Args:
-        text: a sentence, with or without its speaker in front.
-    """
+    """Return the first person named together with a relationship in a sentence, which may have its speaker in front."""
     line = SPEAKER.match(text)
     said = text[line.end() :] if line else text
     for pattern in _PATTERNS:

@@ -13,7 +13,7 @@ _PART = re.compile(r"<([A-Z_]+)>")
 
 
 @cache
-def lines_of(name: str) -> tuple[tuple[str, str], ...]:
+def table_lines(name: str) -> tuple[tuple[str, str], ...]:
     """Return the lines of a table, each split at its first colon."""
     lines = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     read = (line.partition(": ") for line in lines if not line.startswith("#"))
@@ -21,19 +21,14 @@ def lines_of(name: str) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def words_of(name: str, language: str) -> tuple[str, ...]:
-    """Return a table's words for a language. Empty if the table doesn't list the language."""
-    return tuple(dict(lines_of(name)).get(language, "").split())
+def table_words(name: str, language: str) -> tuple[str, ...]:
+    return tuple(dict(table_lines(name)).get(language, "").split())
 
 
 @cache
 def word_set(*names: str) -> frozenset[str]:
-    """Return the entries of English tables.
-
-    Raises:
-        KeyError: there is no such table.
-    """
-    tables = dict(lines_of("english"))
+    """Return the entries of some tables in `english.txt`."""
+    tables = dict(table_lines("english"))
     return frozenset(entry.strip() for name in names for entry in tables[name].split(","))
 
 
@@ -47,21 +42,15 @@ def any_of(*names: str) -> str:
 @cache
 def english() -> dict[str, str]:
     """Return the regular expressions of all English tables, keyed by the table's name in capitals."""
-    return {name.upper(): any_of(name) for name, _ in lines_of("english")}
+    return {name.upper(): any_of(name) for name, _ in table_lines("english")}
 
 
 @cache
 def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
-    """Return a case-insensitive pattern that matches any pattern of a table.
-
-    Args:
-        name: the name of the table.
-        language: the language of the patterns; None: all languages.
-    """
-    patterns = [pattern for own, pattern in lines_of(name) if language in (None, own)]
+    """Return a case-insensitive pattern that matches any pattern of a table, in one language or in all."""
+    patterns = [pattern for own, pattern in table_lines(name) if language in (None, own)]
     return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
 
 
 def filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """Replace the names in angle brackets with their parts."""
     return _PART.sub(lambda name: parts[name[1]], pattern)

@@ -9,7 +9,7 @@ from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.interfaces.api.streams import OfStreamViewSet
+from moments_app.interfaces.api.streams import BaseStreamViewSet
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import SHARED_NAMES_NOBODY, MemoryAtomQuerySet, content_hash
 from moments_app.streams.add_atoms import add_atoms, owner_columns
@@ -20,12 +20,10 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import IdTaken
 
-RELATED_MOST = 50
+RELATED_MAX = 50
 
 
 class AtomsQuery(PageQuery):
-    """Filters of a list of atoms."""
-
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
     related_user = PublicIdField(
@@ -49,7 +47,7 @@ class AtomInput(PersonQuery):
     related_users = serializers.ListField(
         child=PublicIdField(),
         required=False,
-        max_length=RELATED_MOST,
+        max_length=RELATED_MAX,
         help_text="The `user_id`s of other people whom the item is about. These people don't get access to "
         "the item. A shared item can't have `related_users`.",
     )
@@ -91,7 +89,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
         return atom.user_id is None
 
 
-class NamesPeople(Refusal):
+class SharedItemNamesPeople(Refusal):
     """The item would be shared, but its `related_users` name people."""
 
     code = "names_people"
@@ -103,13 +101,11 @@ class NamesPeople(Refusal):
         "from this person."
     )
 )
-class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
-    """The atoms of a stream."""
-
+class AtomViewSet(ListModelMixin, BaseStreamViewSet[MemoryAtom]):
     serializer_class = AtomAnswer
     inputs = {"list": AtomsQuery, "create": AtomInput}
     answers = {"create": {201: AtomAnswer, 200: AtomAnswer}}
-    refuses = {"create": [NamesPeople, IdTaken]}
+    refuses = {"create": [SharedItemNamesPeople, IdTaken]}
     filters = {"state": "state", "atom_type": "atom_type"}
 
     def get_queryset(self) -> MemoryAtomQuerySet:
@@ -128,46 +124,38 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
         stream = self.changeable()
         shares = stream.is_shard and key_of(request).allows("admin")
         person = None if shares else self.found_person
-        atom, is_new = add_directly(stream, person, self.validated_data, requested_by=self.actor)
+        atom, is_new = add_atom(stream, person, self.validated_data, requested_by=self.actor)
         return self.created(atom, is_new=is_new)
 
 
-def add_directly(
+def add_atom(
     stream: MemoryStream, person: UserProfile | None, values: dict[str, Any], *, requested_by: str
 ) -> tuple[MemoryAtom, bool]:
-    """Add an atom to a stream. If the stream already has it, or the request is repeated, return the existing atom.
+    """Add an atom to a stream of the person or to a shard. Return the new or existing atom, and whether it is new.
 
     Args:
-        stream: a stream of the acting person, or a shard.
         person: the owner; None if the item is shared by all users of the shard.
         values: validated by `AtomInput`.
         requested_by: the writer, who is also recorded as the requester of jobs that become due.
 
-    Returns:
-        The new or existing atom, and whether it is new.
-
     Raises:
-        NamesPeople: the item would be shared, and its `related_users` name people.
+        SharedItemNamesPeople: the item would be shared, and its `related_users` name people.
         IdTaken: an item with this `external_id` has different content.
     """
     if person is None and stream.is_shard and values.get("related_users"):
-        raise NamesPeople(SHARED_NAMES_NOBODY)
+        raise SharedItemNamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
-    whose = owner_columns(stream, person) if person else {}
-    atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
+    owner = owner_columns(stream, person) if person else {}
+    atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **owner, **values)
     # Retry, because the item that prevented the insert may be absorbed before it is found here.
-    while (present := _sent_before(atom) or _said_already(atom, person)) is None:
+    while (present := _with_same_external_id(atom) or _with_same_text(atom, person)) is None:
         if add_atoms(stream, [atom], requested_by=requested_by):
             return atom, True
     return present, False
 
 
-def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
-    """Return the item with the same `external_id` in any state, or None.
-
-    Raises:
-        IdTaken: the item has different content.
-    """
+def _with_same_external_id(atom: MemoryAtom) -> MemoryAtom | None:
+    """Return the item with the same `external_id`, in any state. May raise `IdTaken`."""
     if not atom.external_id:
         return None
     sent = MemoryAtom.objects.filter(stream=atom.stream_id, user=atom.user_id, external_id=atom.external_id).first()
@@ -176,7 +164,6 @@ def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
     return sent
 
 
-def _said_already(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
-    """Return an active item that has the same words and is visible to the person, or None."""
+def _with_same_text(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
     same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
     return same.order_by("is_candidate").first()

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from moments_app.models import Entity, EntityLink
 from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
-from moments_app.streams.edit_entities import add_entity, change_entity, delete_entity, lock_entity
+from moments_app.streams.edit import add_entity, change_entity, delete_entity, lock_entity
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AwareDateTimeField,
@@ -30,8 +30,6 @@ from sessions_app.transcript.append import IdTaken
 
 
 class EntitiesQuery(PageQuery):
-    """Filters of a list of entities."""
-
     kind = serializers.ChoiceField(choices=EntityKind.choices, required=False)
     status = serializers.ChoiceField(choices=EntityStatus.choices, required=False)
     text = TextField(max_length=1000, required=False, help_text="Words to search for in the title and the body.")
@@ -107,8 +105,6 @@ class LinkAnswer(serializers.Serializer[EntityLink]):
     retrieve=extend_schema(description="Return an entity."),
 )
 class EntityViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Entity]):
-    """A person's entities."""
-
     queryset = Entity.objects.select_related("source_session").latest_first()
     serializer_class = EntityAnswer
     lookup_field = "atom_id"
@@ -150,8 +146,6 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Entity]):
 
 @extend_schema_view(list=extend_schema(description="Return the links of an entity in both directions."))
 class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
-    """The links of an entity."""
-
     serializer_class = LinkAnswer
     inputs = {"create": LinkQuery, "destroy": LinkQuery}
     answers = {"create": {201: LinkAnswer, 200: LinkAnswer}}

@@ -45,7 +45,7 @@ from sessions_app.transcript.load import LoadedMessage
 
 HOLDING, ENDED, ALL = "holding", "ended", "all"
 SOURCES_MAX = 100
-SHOWN = ("source_session", "replaced_by", "about")  # related rows that a response includes
+RELATED = ("source_session", "replaced_by", "about")  # related rows that a response includes
 
 
 class AboutField(PublicIdField):
@@ -57,8 +57,6 @@ class AboutField(PublicIdField):
 
 
 class FactsQuery(PersonQuery):
-    """Filters of a list of facts."""
-
     state = serializers.ChoiceField(
         choices=(HOLDING, ENDED, ALL),
         default=HOLDING,
@@ -166,8 +164,6 @@ class FactSources(serializers.Serializer[Any]):
 
 
 class HistoryQuery(PersonQuery):
-    """A page of the history of a fact."""
-
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
     after = UUIDField(required=False, help_text="Id of the last change on the previous page.")
 
@@ -195,22 +191,22 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
     Args:
         values: validated by `FactsQuery`.
     """
-    facts = _in_time(MemoryAtom.objects.statements_of(user), values).select_related(*SHOWN)
+    facts = _in_state(MemoryAtom.objects.statements_of(user), values).select_related(*RELATED)
     facts = facts.about_known(values["about"]) if "about" in values else facts
     for name in ("atom_type", "kind", "subject", "attribute"):
         facts = facts.filter(**{name: values[name]}) if name in values else facts
     if after := values.get("after"):
-        facts = facts.said_before(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))
+        facts = facts.older_than(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))
     found = list(facts.defer("search_vector").newest_first()[: values["limit"] + 1])
     page = {"facts": found[: values["limit"]], "has_more": len(found) > values["limit"]}
     return dict(FactList(page).data)
 
 
-def _in_time(facts: MemoryAtomQuerySet, values: dict[str, Any]) -> MemoryAtomQuerySet:
+def _in_state(facts: MemoryAtomQuerySet, values: dict[str, Any]) -> MemoryAtomQuerySet:
     if "as_of" in values:
         return facts.as_of(values["as_of"])
     if values["state"] == HOLDING:
-        return facts.holding()
+        return facts.current()
     return facts.filter(state=MemoryAtom.State.ENDED) if values["state"] == ENDED else facts
 
 
@@ -220,7 +216,7 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
     Raises:
         NotFound: the fact doesn't exist, or belongs to another person.
     """
-    facts = MemoryAtom.objects.filter(user=user).select_related(*SHOWN, "stream", "user")
+    facts = MemoryAtom.objects.filter(user=user).select_related(*RELATED, "stream", "user")
     return one_or_404(facts.defer("search_vector"), atom_id=fact_id)
 
 
@@ -256,8 +252,6 @@ class FactPatch(PersonQuery):
 
 
 class WithdrawQuery(PersonQuery):
-    """How a fact is withdrawn."""
-
     preview = BooleanField(
         default=False, help_text="If true, nothing is changed. The response lists the matching items."
     )
@@ -303,11 +297,11 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
         }
 
 
-def order_of(values: dict[str, Any]) -> Order:
+def change_in(values: dict[str, Any]) -> Order:
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
 
 
-def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
+def change_fact(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
     """Correct, end or withdraw a fact, or preview the changes. Return the result as serialized by `CorrectionAnswer`.
 
     Args:
@@ -318,9 +312,9 @@ def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, request
         CannotCorrect: the fact can't be corrected in its current state.
     """
     if values["preview"]:
-        return _previewed(fact, order)
-    made = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
-    return dict(CorrectionAnswer(made).data)
+        return _preview(fact, order)
+    correction = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
+    return dict(CorrectionAnswer(correction).data)
 
 
 def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Correction:
@@ -332,7 +326,7 @@ def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Cor
     return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
 
 
-def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
+def _preview(fact: MemoryAtom, order: Order) -> dict[str, Any]:
     shown = Correction(
         fact=fact, kind=order.kind, before=fact.content, after=order.after, valid_until=order.valid_until
     )
@@ -345,8 +339,6 @@ def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
     retrieve=extend_schema(description="Return a correction with its changes."),
 )
 class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correction]):
-    """A person's corrections."""
-
     queryset = Correction.objects.select_related("fact").newest_first()
     serializer_class = CorrectionAnswer
     lookup_field = "correction_id"
@@ -361,8 +353,6 @@ class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correc
 
 @extend_schema_view(retrieve=extend_schema(description="Return a fact, whether it is still true or not."))
 class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
-    """A person's facts."""
-
     serializer_class = FactAnswer
     lookup_url_kwarg = "fact_id"
     lookup_value_converter = "uuid"
@@ -391,7 +381,7 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
         profile. Turns stay unchanged, but their incorrect words are marked, so that these words are not extracted
         again. The end of a fact changes only facts and stream texts, because the others describe their own time.
         """
-        return self._changed(order_of(self.validated_data))
+        return self._changed(change_in(self.validated_data))
 
     @extend_schema(operation_id="facts_withdraw")
     def destroy(self, request: Request, fact_id: uuid.UUID) -> Response:
@@ -416,7 +406,7 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
         return self.answer({"history": found[:limit], "has_more": len(found) > limit})
 
     def _changed(self, order: Order) -> Response:
-        return Response(corrected(self.get_object(), order, self.validated_data, requested_by=self.actor))
+        return Response(change_fact(self.get_object(), order, self.validated_data, requested_by=self.actor))
 
 
 def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:
@@ -425,4 +415,6 @@ def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:
     for turn in found:
         turn.moment_key = turn.moment.key if turn.moment else None  # type: ignore[attr-defined]
     both = zip(found, with_text(user, found), strict=True)
-    return [LoadedMessage.of(shown)._asdict() | {"session_id": turn.session.session_id} for turn, shown in both]
+    return [
+        LoadedMessage.from_message(shown)._asdict() | {"session_id": turn.session.session_id} for turn, shown in both
+    ]

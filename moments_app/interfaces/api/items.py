@@ -52,8 +52,6 @@ COMPARISONS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 
 
 class LabelField(TextField):
-    """A label of a namespace."""
-
     pattern = rf"^[^\x00{END}]*$".replace(END, r"\x1f")
     default_error_messages = {"end": "A label can't contain the character U+001F."}
 
@@ -105,8 +103,8 @@ class FilterField(JsonObjectField):
                 yield path, name, value
             else:
                 known = ", ".join(COMPARISONS)
-                told = f"{'.'.join(path)}: unknown comparison {name}. The comparisons are {known}."
-                raise serializers.ValidationError(told, CONTRADICTORY)
+                message = f"{'.'.join(path)}: unknown comparison {name}. The comparisons are {known}."
+                raise serializers.ValidationError(message, CONTRADICTORY)
 
 
 class ItemAddress(StrictSerializer):
@@ -152,24 +150,22 @@ class AddressesInput(PersonQuery):
     )
 
 
-class Reading(StrictSerializer):
-    """Whether returned items count as read."""
+class RefreshesTtl(StrictSerializer):
+    """Whether reading the items restarts their time to live."""
 
     refresh_ttl = BooleanField(default=True, help_text="Whether to restart the time to live of the returned items.")
 
 
-class WantedItems(Reading, AddressesInput):
+class WantedItems(RefreshesTtl, AddressesInput):
     """Addresses of the items to return."""
 
 
 class ItemsPage(PersonQuery):
-    """A page of items."""
-
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
     offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
 
 
-class ItemsQuery(Reading, ItemsPage):
+class ItemsQuery(RefreshesTtl, ItemsPage):
     """The items to return."""
 
     namespace = NamespaceField(default=list, help_text="Return only items whose namespace starts with these labels.")
@@ -195,8 +191,8 @@ class ItemsQuery(Reading, ItemsPage):
         if "after" in attrs and "query" in attrs:
             raise serializers.ValidationError({"after": "With a query, use offset instead of after."}, CONTRADICTORY)
         if "query" in attrs and attrs["offset"] > BEST:
-            told = f"A query finds at most {BEST} items, so offset can't be larger."
-            raise serializers.ValidationError({"offset": told}, CONTRADICTORY)
+            message = f"A query finds at most {BEST} items, so offset can't be larger."
+            raise serializers.ValidationError({"offset": message}, CONTRADICTORY)
         return attrs
 
 
@@ -282,7 +278,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     scopes = {"retrieve": "read", "search": "read", "list": "read"}
     creates_person = ("create",)
     own_transaction = ("search",)
-    about_nobody = (*inputs, "list")
+    person_optional = (*inputs, "list")
 
     def get_queryset(self) -> StoredItemQuerySet:
         """Return the person's items. Without a person in the request, return the application's own items."""
@@ -293,7 +289,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     @property
     def is_application_wide(self) -> bool:
         """True if the request is about the application's own items, which belong to no person."""
-        return self.named is None and key_of(self.request).user_id is None
+        return self.requested_user_id is None and key_of(self.request).user_id is None
 
     def create(self, request: Request) -> Response:
         """Store items. An item replaces the item with the same namespace and key."""
@@ -314,23 +310,23 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
-        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # as in `put`, to prevent deadlocks
-        own = StoredItem.objects.filter(pk__in=list(held.values_list("pk", flat=True))).only("pk")
+        rows = self.at_addresses().select_for_update(of=("self",)).in_order()  # as in `put`, to prevent deadlocks
+        own = StoredItem.objects.filter(pk__in=list(rows.values_list("pk", flat=True))).only("pk")
         _rows, by_table = own.delete()
         return self.answer({"deleted": by_table.get(StoredItem._meta.label, 0)})
 
     def search(self, request: Request) -> Response:
         """Search or list items."""
-        asked = self.validated_data
-        query = RecallRequest(asked["query"]) if "query" in asked else None
+        values = self.validated_data
+        query = RecallRequest(values["query"]) if "query" in values else None
         if query and not self.is_application_wide:  # the application's own items have no vectors
             query = with_vector(query)
         with self.transaction():
             if query:
-                items, has_more = self.page_of(self.found(query))
+                items, has_more = self.page_of(self.matching(query))
             else:
-                rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
-                items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
+                rows = self.get_queryset().within(values["namespace"]).satisfying(values.get("filter", [])).in_order()
+                items, has_more = self.page_of(rows.after(**values["after"]) if "after" in values else rows)
             self.note_read(items)
         degraded = query is not None and query.degraded
         return self.answer({"items": items, "has_more": has_more, "degraded": degraded})
@@ -340,19 +336,19 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         if self.validated_data["refresh_ttl"]:
             StoredItem.objects.restart_ttl(items)
 
-    def found(self, query: RecallRequest) -> Sequence[StoredItem]:
+    def matching(self, query: RecallRequest) -> Sequence[StoredItem]:
         """Return the items that match the query, best first, including those on earlier pages."""
-        asked = self.validated_data
+        values = self.validated_data
         if self.person is None and not self.is_application_wide:
             return []
         scores = search_items(
             self.person,
             self.application,
-            asked["namespace"],
+            values["namespace"],
             query.text,
             vector=query.searched_vector,
-            conditions=asked.get("filter", []),
-            most=asked["offset"] + asked["limit"] + 1,
+            conditions=values.get("filter", []),
+            most=values["offset"] + values["limit"] + 1,
         )
         items = self.get_queryset().in_bulk(scores)
         for pk, item in items.items():
@@ -371,24 +367,22 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
 
 class ItemNamespaceViewSet(ItemViewSet):
-    """The namespaces of the item store."""
-
     inputs = {"list": NamespacesQuery}
     answers = {"list": NamespacesAnswer}
 
     def list(self, request: Request) -> Response:
         """Return the namespaces of the items, in order."""
-        asked = self.validated_data
+        values = self.validated_data
         if self.person is None and not self.is_application_wide:
             return self.answer({"namespaces": [], "has_more": False})
         found, has_more = self.page_of(
             list_namespaces(
                 self.person,
                 self.application,
-                prefix=asked["prefix"],
-                suffix=asked["suffix"],
-                max_depth=asked["max_depth"],
-                most=asked["offset"] + asked["limit"] + 1,
+                prefix=values["prefix"],
+                suffix=values["suffix"],
+                max_depth=values["max_depth"],
+                most=values["offset"] + values["limit"] + 1,
             )
         )
         return self.answer({"namespaces": [labels(namespace) for namespace in found], "has_more": has_more})

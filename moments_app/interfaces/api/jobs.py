@@ -21,8 +21,6 @@ from sessions_app.row_security import allow_shared_changes
 
 
 class JobsQuery(PageQuery):
-    """Filters of a list of jobs."""
-
     session_id = PublicIdField(required=False)
     process = TextField(max_length=32, required=False)
     status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
@@ -75,8 +73,6 @@ def accepted(job: Job) -> Response:
     retrieve=extend_schema(description="Return a job with its progress, and its results or error."),
 )
 class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
-    """Jobs about a person."""
-
     queryset = Job.objects.select_related("session", "user").newest_first()
     serializer_class = JobAnswer
     lookup_field = "job_id"
@@ -135,8 +131,6 @@ class JobsAsked(serializers.Serializer[Any]):
 
 
 class CoverageViewSet(PersonViewSet[Any]):
-    """The number of a person's turns in each state of memory."""
-
     serializer_class = CoverageAnswer
     answers = {"retry": {202: JobsAsked}}
 

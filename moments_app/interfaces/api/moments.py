@@ -1,4 +1,4 @@
-"""Moments over REST."""
+"""Moments, and the summaries of sessions, over REST."""
 
 from typing import Any
 
@@ -10,10 +10,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.interfaces.api.jobs import Accepted, accepted
-from moments_app.models import Job, Moment
-from moments_app.models.moment import WRITTEN, MomentQuerySet
+from moments_app.models import Job, Moment, Summary
+from moments_app.models.moment import EPISODE_FIELDS, MomentQuerySet
+from moments_app.models.summary import SummaryQuerySet
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.delete import delete_moment
+from moments_app.sessions.digest import DigestSession
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AwareDateTimeField,
@@ -25,12 +27,10 @@ from sessions_app.api.fields import (
 from sessions_app.api.pagination import PAGE_MAX, PageQuery
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
-from sessions_app.models import Event
+from sessions_app.models import Event, Session
 
 
-class TagList(serializers.ListField):
-    """Short strings."""
-
+class TagsField(serializers.ListField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=TextField(max_length=255), max_length=50, **kwargs)
 
@@ -56,8 +56,6 @@ class BuildInput(PersonQuery):
 
 
 class MomentsQuery(PageQuery):
-    """Filters of a list of moments."""
-
     category = TextField(max_length=64, required=False)
     session_id = PublicIdField(required=False)
     topic = TextField(max_length=255, required=False)
@@ -70,8 +68,6 @@ class MomentsQuery(PageQuery):
 
 
 class ChainQuery(PersonQuery):
-    """The length of a chain."""
-
     depth = IntegerField(min_value=1, max_value=PAGE_MAX, default=10)
 
 
@@ -82,9 +78,9 @@ class MomentPatch(PersonQuery):
     category = TextField(max_length=64, required=False)
     summary = TextField(max_length=10_000, required=False)
     detail = TextField(max_length=50_000, allow_blank=True, required=False)
-    topic_tags = TagList(required=False)
-    emotion_tags = TagList(required=False)
-    present_persons = TagList(required=False)
+    topic_tags = TagsField(required=False)
+    emotion_tags = TagsField(required=False)
+    present_persons = TagsField(required=False)
 
 
 class MomentRow(serializers.ModelSerializer[Moment]):
@@ -114,7 +110,7 @@ class MomentAnswer(MomentRow):
     class Meta(MomentRow.Meta):
         fields = (
             *MomentRow.Meta.fields,
-            *(name for name in WRITTEN if name not in MomentRow.Meta.fields),
+            *(name for name in EPISODE_FIELDS if name not in MomentRow.Meta.fields),
             "source_session_id",
             "first_sequence",
             "last_sequence",
@@ -137,8 +133,6 @@ class MomentChain(serializers.Serializer[Any]):
     ),
 )
 class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Moment]):
-    """A person's moments."""
-
     queryset = Moment.objects.newest_first()
     serializer_class = MomentAnswer
     lookup_field = "key"
@@ -191,3 +185,73 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         return accepted(
             Job.objects.request(BuildMoments.name, session, requested_by=self.actor, force=force, params=params)
         )
+
+
+# --- summaries ---
+
+
+class SummaryFact(serializers.Serializer[Any]):
+    """A fact of a summary and its source turns."""
+
+    fact = serializers.CharField()
+    message_indexes = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Sequence numbers of the source turns."
+    )
+
+
+class SummaryRow(serializers.ModelSerializer[Summary]):
+    """A version of a session's rolling summary."""
+
+    facts = SummaryFact(many=True)
+    source_sequences = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Sequence numbers of the source turns, except deleted turns."
+    )
+    base_end_sequence = serializers.IntegerField(
+        source="base.end_sequence",
+        default=None,
+        allow_null=True,
+        help_text="The `end_sequence` of the previous completed version. Null for the first version.",
+    )
+
+    class Meta:
+        model = Summary
+        fields = (
+            "status",
+            "start_sequence",
+            "end_sequence",
+            "base_end_sequence",
+            "text",
+            "facts",
+            "source_sequences",
+            "engine",
+            "generation_time_ms",
+            "error",
+            "created_at",
+            "completed_at",
+        )
+
+
+@extend_schema_view(
+    list=extend_schema(
+        description="Return the versions of a session's rolling summary, newest first. Each completed version "
+        "continues the previous completed version."
+    )
+)
+class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
+    serializer_class = SummaryRow
+
+    def get_queryset(self) -> SummaryQuerySet:
+        session = session_or_404(self.person, self.kwargs["session_id"])
+        return Summary.objects.for_session(session).newest_first().select_related("base").with_source_sequences()
+
+
+class CompactViewSet(PersonViewSet[Session]):
+    lookup_field = "session_id"
+    lookup_value_converter = "public_id"
+    answers = {"compact": {202: Accepted}}
+
+    @action(detail=True, methods=["post"])
+    def compact(self, request: Request, session_id: str) -> Response:
+        """Queue a compaction of the session. Then `view=live` starts with a summary instead of the live turns."""
+        session = session_or_404(self.person, session_id)
+        return accepted(Job.objects.request(DigestSession.name, session, requested_by=self.actor, force=True))

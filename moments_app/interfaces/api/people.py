@@ -17,8 +17,6 @@ from sessions_app.api.viewsets import PersonViewSet
 
 
 class PeopleQuery(PageQuery):
-    """Filters of a list of people."""
-
     name = TextField(
         max_length=255,
         required=False,
@@ -48,8 +46,6 @@ class KnownPersonAnswer(KnownPersonRow):
 
 @extend_schema_view(list=extend_schema(description="Return the other people in a user's memory, newest first."))
 class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
-    """The known people in a user's memory."""
-
     queryset = KnownPerson.objects.with_statements().newest_first()
     serializer_class = KnownPersonRow
     lookup_field = "key"
@@ -61,5 +57,5 @@ class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
     def retrieve(self, request: Request, user_id: str, key: str) -> Response:
         """Return another person in a user's memory, with a profile."""
         person: Any = self.get_object()
-        person.profile = profile_of(MemoryAtom.objects.holding().filter(about=person), self.found_person.zone)
+        person.profile = profile_of(MemoryAtom.objects.current().filter(about=person), self.found_person.zone)
         return self.answer(person)

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.prompts import ADDRESS, MAX_CHARS, NO_WORD, NotApproved, activate_version, normalize_newlines
+from moments_app.prompts import BLANK_PROMPT, MAX_CHARS, URI_PREFIX, NotApproved, activate_version, normalize_newlines
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,
@@ -36,31 +36,29 @@ from sessions_app.models import Application
 from sessions_app.refusals import Conflict
 
 NUMBER_MAX = 2**31 - 1  # maximum number of a version
-NAME_MAX = 255 - len(ADDRESS)
+NAME_MAX = 255 - len(URI_PREFIX)
 
 
-class PromptThere(Conflict):
+class PromptExists(Conflict):
     """The application already has a prompt with this name."""
 
     code = "already_there"
 
 
-class PromptOfSite(Conflict):
+class PromptIsSiteWide(Conflict):
     """The prompt is site-wide, and there are several applications. Create a prompt with the same name instead."""
 
     code = "prompt_of_site"
 
 
 class PromptsQuery(AnyPageQuery):
-    """Filters of the list of prompts."""
-
     purpose = serializers.ChoiceField(choices=PromptResource.Purpose.choices, required=False)
 
 
 class VersionInput(StrictSerializer):
     """A new version of a prompt."""
 
-    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
+    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": BLANK_PROMPT})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="What changed, and why.")
     after = IntegerField(
         min_value=0,
@@ -90,7 +88,7 @@ class PromptInput(StrictSerializer):
         help_text="Title of the prompt. Default: the title of the site-wide prompt with the same name. "
         "If there is none, the default is the prompt's name.",
     )
-    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
+    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": BLANK_PROMPT})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")
     activate = BooleanField(default=False, help_text="Activate the version immediately.")
 
@@ -138,7 +136,7 @@ class PromptAnswer(serializers.ModelSerializer[PromptResource]):
         )
 
     def get_name(self, prompt: PromptResource) -> str:
-        return prompt.uri.removeprefix(ADDRESS)
+        return prompt.uri.removeprefix(URI_PREFIX)
 
     def get_is_site(self, prompt: PromptResource) -> bool:
         return prompt.application_id is None
@@ -187,7 +185,7 @@ class VersionAnswer(VersionRow):
         fields = (*VersionRow.Meta.fields, "content")
 
 
-class OfPromptViewSet(ApiViewSet[M]):
+class BasePromptViewSet(ApiViewSet[M]):
     """A resource of the prompts of the key's application. Prompts belong to no person."""
 
     permission_classes = (HasAdminScope, IsServiceKey)
@@ -199,28 +197,24 @@ class OfPromptViewSet(ApiViewSet[M]):
         """Return one prompt per URI: the application's own, otherwise the global one."""
         seen = Q(application=self.application) | Q(application=None)
         own_first = F("application").asc(nulls_last=True)
-        found = PromptResource.objects.filter(seen, uri__startswith=ADDRESS).order_by("uri", own_first)
+        found = PromptResource.objects.filter(seen, uri__startswith=URI_PREFIX).order_by("uri", own_first)
         return found.distinct("uri").select_related("active_version", "previous_version")
 
     def prompt(self, name: str) -> PromptResource:
-        return one_or_404(self.prompts(), uri=f"{ADDRESS}{name}")
+        return one_or_404(self.prompts(), uri=f"{URI_PREFIX}{name}")
 
     def changeable(self, name: str) -> PromptResource:
-        """Return a prompt that the key may change.
-
-        Raises:
-            PromptOfSite: the prompt is global, and there are several applications.
-        """
+        """Return a prompt that the key may change, or raise `PromptIsSiteWide`."""
         prompt = self.prompt(name)
         if prompt.application_id is None and self.owner() is not None:
-            raise PromptOfSite(f"{prompt.uri} is site-wide. Use POST prompts to create one for your application.")
+            raise PromptIsSiteWide(f"{prompt.uri} is site-wide. Use POST prompts to create one for your application.")
         return prompt
 
     def owner(self) -> int | None:
         """Return the application that owns new prompts. None, for global prompts, if there is only one application."""
         return self.application if Application.objects.are_several() else None
 
-    def added(self, prompt: PromptResource) -> PromptVersion:
+    def add_version(self, prompt: PromptResource) -> PromptVersion:
         """Add the version from the request, and activate it if requested."""
         text = normalize_newlines(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
@@ -237,15 +231,13 @@ class OfPromptViewSet(ApiViewSet[M]):
     ),
     retrieve=extend_schema(description="Return a prompt with its active text."),
 )
-class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptResource]):
-    """The prompts of an application."""
-
+class PromptViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[PromptResource]):
     serializer_class = PromptDetail
     lookup_url_kwarg = "name"
     lookup_value_converter = "public_id"
     inputs = {"list": PromptsQuery, "create": PromptInput, "activate": ActivateInput}
     answers = {"list": PromptAnswer, "create": {201: PromptDetail}}
-    refuses = {"create": [PromptThere, NotApproved], "activate": [NotApproved, PromptOfSite]}
+    refuses = {"create": [PromptExists, NotApproved], "activate": [NotApproved, PromptIsSiteWide]}
     filters = {"purpose": "purpose"}
 
     def get_queryset(self) -> QuerySet[PromptResource]:
@@ -260,20 +252,16 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
 
         Once a version is active, the prompt replaces the site-wide prompt with the same name.
         """
-        prompt = self._drafted()
+        prompt = self._new_prompt()
         if not insert_if_missing(prompt):
-            raise PromptThere(f"Your application already has a prompt {prompt.uri}.")
-        self.added(prompt)
+            raise PromptExists(f"Your application already has a prompt {prompt.uri}.")
+        self.add_version(prompt)
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
-    def _drafted(self) -> PromptResource:
-        """Return an unsaved prompt for the request. Fields missing in the request are copied from the global prompt.
-
-        Raises:
-            ValidationError: the purpose is unknown, or differs from the purpose of the global prompt.
-        """
+    def _new_prompt(self) -> PromptResource:
+        """Return an unsaved prompt for the request. Fields missing in the request are copied from the global prompt."""
         name, purpose = self.validated_data["name"], self.validated_data.get("purpose")
-        uri = f"{ADDRESS}{name}"
+        uri = f"{URI_PREFIX}{name}"
         site = PromptResource.objects.filter(uri=uri, application=None).first()
         known = site.purpose if site else name
         purpose = purpose or known
@@ -298,15 +286,13 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
     list=extend_schema(description="Return the versions of a prompt without their texts, newest first."),
     retrieve=extend_schema(description="Return a version with its text."),
 )
-class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptVersion]):
-    """The versions of a prompt."""
-
+class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[PromptVersion]):
     serializer_class = VersionAnswer
     lookup_field, lookup_url_kwarg = "number", "version"
     lookup_value_converter = "int"
     inputs = {"create": VersionInput}
     answers = {"list": VersionRow, "create": {201: VersionAnswer}}
-    refuses = {"create": [NewerVersion, NotApproved, PromptOfSite]}
+    refuses = {"create": [NewerVersion, NotApproved, PromptIsSiteWide]}
 
     def get_queryset(self) -> QuerySet[PromptVersion]:
         versions = self.prompt(self.kwargs["name"]).versions.select_related("resource")
@@ -315,5 +301,5 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
     @transaction.atomic
     def create(self, request: Request, name: str) -> Response:
         """Add a version. `activate` also activates it, starting with the next job; if that fails, nothing is added."""
-        number = self.added(self.changeable(name)).number
+        number = self.add_version(self.changeable(name)).number
         return self.created(one_or_404(self.get_queryset(), number=number), is_new=True)

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import MemoryStream, Retraction
-from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
+from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
 from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
@@ -38,7 +38,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.restore import CannotRestore, restore_archive
 
-NAMES_OF_ITEMS = ("atom_ids", "entity_ids", "written_by")
+ITEM_FIELDS = ("atom_ids", "entity_ids", "written_by")
 
 
 class RetractionInput(PersonQuery):
@@ -87,10 +87,10 @@ class RetractionInput(PersonQuery):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Require exactly one of: turns, items, the writer of items."""
-        named = [name for name in ("session_id", *NAMES_OF_ITEMS) if name in attrs]
+        named = [name for name in ("session_id", *ITEM_FIELDS) if name in attrs]
         if len(named) != 1 or (attrs["sequences"] is not None and named != ["session_id"]):
-            told = "Send session_id (with or without sequences), items, entities or written_by."
-            raise serializers.ValidationError(told, CONTRADICTORY)
+            message = "Send session_id (with or without sequences), items, entities or written_by."
+            raise serializers.ValidationError(message, CONTRADICTORY)
         return attrs
 
 
@@ -163,8 +163,6 @@ class RetractionPreview(serializers.Serializer[Any]):
     retrieve=extend_schema(description="Return a retraction: what it withdrew, why, and whether it was undone."),
 )
 class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retraction]):
-    """A person's retractions."""
-
     queryset = Retraction.objects.select_related("user", "session").newest_first()
     serializer_class = RetractionAnswer
     lookup_field = "retraction_id"
@@ -172,7 +170,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     permission_classes = (HasAdminScope,)
     inputs = {"create": RetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotPutBack]}
+    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotRestoreRows]}
     own_transaction = ("create", "undo")
     long_running = ("create", "undo")
 
@@ -184,22 +182,21 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         """
         self.find_person()
         if "session_id" not in self.validated_data:
-            return answer_items(self.found_person, self.validated_data, self.actor)
+            return retract_or_preview_items(self.found_person, self.validated_data, self.actor)
         try:
-            return self._answer_turns()
+            return self._retract_or_preview_turns()
         except TurnsAreArchived:
             self._restore(session_or_404(self.person, self.validated_data["session_id"]))
-        return self._answer_turns()
+        return self._retract_or_preview_turns()
 
-    def _answer_turns(self) -> Response:
-        """Retract the turns in the body, or preview the retraction."""
+    def _retract_or_preview_turns(self) -> Response:
         session = session_or_404(self.person, self.validated_data["session_id"])
         sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
         leave = self.validated_data["leave"]
         if self.validated_data["preview"]:
-            return _previewed(preview(session, sequences, leave=leave))
-        made = retract(session, sequences, reason=reason, requested_by=self.actor, leave=leave)
-        return self.created(made, is_new=True)
+            return _preview_response(preview(session, sequences, leave=leave))
+        retraction = retract(session, sequences, reason=reason, requested_by=self.actor, leave=leave)
+        return self.created(retraction, is_new=True)
 
     @action(detail=True, methods=["post"])
     @unlimited()
@@ -228,17 +225,16 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         self.person = UserProfile.objects.named(user_id, self.application) if user_id is not None else None
 
 
-def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
-    """Retract items of a person or a shard, or preview the retraction."""
-    named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
+def retract_or_preview_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
+    named = Named(**{name: body[name] for name in ITEM_FIELDS if name in body})
     leave = body.get("leave", ())
     if body["preview"]:
-        return _previewed(preview_items(owner, named, leave=leave))
+        return _preview_response(preview_items(owner, named, leave=leave))
     retraction = retract_items(owner, named, reason=body["reason"], requested_by=actor, leave=leave)
     return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 
 
-def _previewed(found: Preview | ItemsPreview) -> Response:
+def _preview_response(found: Preview | ItemsPreview) -> Response:
     none = {"turns": 0, "items": 0, "moment_keys": []}
     return Response(RetractionPreview(none | vars(found)).data)
 
@@ -279,7 +275,7 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
     lookup_value_converter = "uuid"
     inputs = {"create": ShardRetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotPutBack]}
+    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotRestoreRows]}
     long_running = ("create", "undo")
 
     def acting(self) -> AbstractContextManager[None]:
@@ -290,7 +286,7 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
 
     def create(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Retract shared items of a shard. `preview` only returns the memory that would be removed (200)."""
-        return answer_items(self.shard(), self.validated_data, self.actor)
+        return retract_or_preview_items(self.shard(), self.validated_data, self.actor)
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID, retraction_id: uuid.UUID) -> Response:

@@ -25,7 +25,7 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import CannotUndo, undo, write_text
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
@@ -58,28 +58,24 @@ STREAM_FIELDS = (
 )
 
 
-IGNORED = ("observation_min", "observation_max", "fact_min", "fact_max")
-NO_LIMIT = "Deprecated and ignored. The engine extracts all items that may be useful later."
-PROMPTS = ("extraction_prompt", "consolidation_prompt")
-HIDDEN = "Null if the stream is a shard and the key belongs to a user."
+IGNORED_FIELDS = ("observation_min", "observation_max", "fact_min", "fact_max")
+IGNORED_HELP = "Deprecated and ignored. The engine extracts all items that may be useful later."
+PROMPT_FIELDS = ("extraction_prompt", "consolidation_prompt")
+HIDDEN_HELP = "Null if the stream is a shard and the key belongs to a user."
 
 
 class StreamsQuery(PageQuery):
-    """Filters of a list of streams."""
-
     stream_type = serializers.ChoiceField(choices=MemoryStream.Type.choices, required=False)
     agent_id = PublicIdField(required=False)
     session_id = PublicIdField(required=False)
 
 
-class Count(IntegerField):
-    """A number of items or words."""
-
+class CountField(IntegerField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=0, max_value=10_000, required=False, **kwargs)
 
 
-@extend_schema_serializer(deprecate_fields=IGNORED)
+@extend_schema_serializer(deprecate_fields=IGNORED_FIELDS)
 class StreamPatch(PersonQuery):
     """The fields of a stream that can be changed."""
 
@@ -87,12 +83,12 @@ class StreamPatch(PersonQuery):
     extraction_prompt = TextField(max_length=10_000, required=False)
     extracts_observations = BooleanField(required=False)
     extracts_facts = BooleanField(required=False)
-    observation_min = Count(help_text=NO_LIMIT)
-    observation_max = Count(help_text=NO_LIMIT)
-    observation_max_words = Count()
-    fact_min = Count(help_text=NO_LIMIT)
-    fact_max = Count(help_text=NO_LIMIT)
-    fact_max_words = Count()
+    observation_min = CountField(help_text=IGNORED_HELP)
+    observation_max = CountField(help_text=IGNORED_HELP)
+    observation_max_words = CountField()
+    fact_min = CountField(help_text=IGNORED_HELP)
+    fact_max = CountField(help_text=IGNORED_HELP)
+    fact_max_words = CountField()
     extraction_model = TextField(
         max_length=255,
         allow_blank=True,
@@ -101,15 +97,15 @@ class StreamPatch(PersonQuery):
         "MEMORY_FORMATION__STREAM_MODELS. If blank, ENGINE__MODEL is used.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
-    consolidation_trigger = Count()
-    consolidated_max_words = Count()
-    fact_buffer_max = Count()
+    consolidation_trigger = CountField()
+    consolidated_max_words = CountField()
+    fact_buffer_max = CountField()
     consolidation_model = TextField(max_length=255, allow_blank=True, required=False)
     pinned_content = TextField(max_length=50_000, allow_blank=True, required=False)
     consolidated_content = TextField(max_length=50_000, allow_blank=True, required=False)
 
 
-@extend_schema_serializer(deprecate_fields=IGNORED)
+@extend_schema_serializer(deprecate_fields=IGNORED_FIELDS)
 class ShardInput(StreamPatch):
     """A new shard."""
 
@@ -120,14 +116,14 @@ class ShardInput(StreamPatch):
     extraction_prompt = TextField(max_length=10_000)
 
 
-@extend_schema_serializer(deprecate_fields=IGNORED)
+@extend_schema_serializer(deprecate_fields=IGNORED_FIELDS)
 class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
     """A memory stream."""
 
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
     user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
-    extraction_prompt = serializers.CharField(allow_null=True, help_text=HIDDEN)
-    consolidation_prompt = serializers.CharField(allow_null=True, help_text=HIDDEN)
+    extraction_prompt = serializers.CharField(allow_null=True, help_text=HIDDEN_HELP)
+    consolidation_prompt = serializers.CharField(allow_null=True, help_text=HIDDEN_HELP)
 
     class Meta:
         model = MemoryStream
@@ -142,14 +138,14 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
             *STREAM_FIELDS,
             "last_updated_at",
         )
-        extra_kwargs: ClassVar = {name: {"help_text": NO_LIMIT} for name in IGNORED}
+        extra_kwargs: ClassVar = {name: {"help_text": IGNORED_HELP} for name in IGNORED_FIELDS}
 
     def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
         """Hide a shard's prompts from a user's key, because they belong to the operator."""
-        told = super().to_representation(stream)
+        data = super().to_representation(stream)
         request = self.context.get("request")
         is_hidden = stream.is_shard and not (request and key_of(request).user_id is None)
-        return told | dict.fromkeys(PROMPTS) if is_hidden else told
+        return data | dict.fromkeys(PROMPT_FIELDS) if is_hidden else data
 
 
 class StreamLine(serializers.Serializer[Any]):
@@ -164,7 +160,7 @@ class StreamLine(serializers.Serializer[Any]):
     )
 
 
-@extend_schema_serializer(deprecate_fields=IGNORED)
+@extend_schema_serializer(deprecate_fields=IGNORED_FIELDS)
 class StreamDetail(StreamAnswer):
     """A memory stream, with the lines of its consolidated text."""
 
@@ -188,7 +184,7 @@ class StreamDetail(StreamAnswer):
         ]
 
 
-class AlreadyThere(Conflict):
+class ShardExists(Conflict):
     """A shard with this name already exists."""
 
     code = "already_there"
@@ -210,17 +206,13 @@ class ServiceChangesShards(BasePermission):
         return request.method in SAFE_METHODS or not obj.is_shard or key_of(request).user_id is None
 
 
-class OfStreamViewSet(PersonViewSet[M]):
+class BaseStreamViewSet(PersonViewSet[M]):
     """A resource of the streams that a person's requests can see."""
 
     permission_classes = (HasScope, ServiceChangesShards)
 
     def stream(self) -> MemoryStream:
-        """Return the stream in the URL.
-
-        Raises:
-            PermissionDenied: the stream is a shard, and a user's key tries to change it.
-        """
+        """Return the stream in the URL. Check that the key may use it."""
         seen = streams_seen_by(self.person, self.application)
         stream = one_or_404(seen, stream_id=self.kwargs["stream_id"])
         self.check_object_permissions(self.request, stream)
@@ -242,18 +234,16 @@ class OfStreamViewSet(PersonViewSet[M]):
         description="Return a stream with its settings, and the lines of its text with their sources."
     ),
 )
-class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemoryStream]):
-    """A person's streams, and the shards."""
-
+class StreamViewSet(ListModelMixin, RetrieveModelMixin, BaseStreamViewSet[MemoryStream]):
     serializer_class = StreamAnswer
     lookup_field = "stream_id"
     lookup_value_converter = "uuid"
     inputs = {"list": StreamsQuery, "create": ShardInput, "partial_update": StreamPatch}
     answers = {"retrieve": StreamDetail, "create": {201: StreamAnswer}, "consolidate": {202: Accepted}}
-    refuses = {"create": [AlreadyThere], "undo": [CannotUndo]}
+    refuses = {"create": [ShardExists], "undo": [CannotUndo]}
     scopes = {"create": "admin", "partial_update": "admin", "undo": "admin"}
     filters = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
-    about_nobody = ("create",)
+    person_optional = ("create",)
 
     def get_queryset(self) -> QuerySet[MemoryStream]:
         return streams_seen_by(self.person, self.application).order_by("-last_updated_at", "-id")
@@ -267,7 +257,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         allow_shared_changes()
         _check_limits(stream)
         if not insert_if_missing(stream):
-            raise AlreadyThere(f"This agent already has a shard {stream.name}.")
+            raise ShardExists(f"This agent already has a shard {stream.name}.")
         if stream.pinned_content:
             pin_text(stream, stream.pinned_content, actor=self.actor)
         if stream.consolidated_content:
@@ -276,17 +266,15 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
 
     def partial_update(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Change the settings or the text of a stream."""
-        stream = self.changeable()
-        for name, value in self.validated_data.items():
+        stream, values = self.changeable(), dict(self.validated_data)
+        for name, value in values.items():
             setattr(stream, name, value)
         _check_limits(stream)
-        if "pinned_content" in self.validated_data:
-            pin_text(stream, self.validated_data["pinned_content"], actor=self.actor)
-        settings = self.validated_data
-        if "consolidated_content" in settings:
-            write_text(stream, settings["consolidated_content"], actor=self.actor)
-        settings = {name: value for name, value in settings.items() if name != "consolidated_content"}
-        update(stream, settings | {"last_updated_at": timezone.now()})
+        if "pinned_content" in values:
+            pin_text(stream, values["pinned_content"], actor=self.actor)
+        if "consolidated_content" in values:
+            write_text(stream, values.pop("consolidated_content"), actor=self.actor)
+        update(stream, values | {"last_updated_at": timezone.now()})
         return self.answer(stream)
 
     @action(detail=True, methods=["post"])

@@ -4,28 +4,26 @@ from django.urls import path
 
 from moments_app.interfaces.api import (
     atoms,
-    context,
     entities,
     facts,
     items,
     jobs,
+    memory,
     moments,
     people,
     prompts,
     retractions,
-    search,
     streams,
-    summaries,
 )
 from sessions_app.api.viewsets import api_router
 
 router = api_router()
-router.register("memory", search.SearchViewSet, "memory")
+router.register("memory", memory.SearchViewSet, "memory")
 router.register("moments", moments.MomentViewSet, "moments")
 router.register("facts", facts.FactViewSet, "facts")
 router.register("corrections", facts.CorrectionViewSet, "corrections")
-router.register("sessions/<public_id:session_id>/summaries", summaries.SummaryViewSet, "summaries")
-router.register("sessions", summaries.CompactViewSet, "sessions")
+router.register("sessions/<public_id:session_id>/summaries", moments.SummaryViewSet, "summaries")
+router.register("sessions", moments.CompactViewSet, "sessions")
 router.register("jobs", jobs.JobViewSet, "jobs")
 router.register("entities", entities.EntityViewSet, "entities")
 router.register("users/<public_id:user_id>/people", people.PeopleViewSet, "people")
@@ -40,7 +38,7 @@ urlpatterns = [
     # First, because it is requested most often and Django tries patterns in order.
     path(
         "memory/context",
-        context.ContextViewSet.as_view({"get": "read", "post": "read_long"}, basename="context"),
+        memory.ContextViewSet.as_view({"get": "read", "post": "read_long"}, basename="context"),
         name="context",
     ),
     *router.urls,

@@ -1,8 +1,10 @@
-"""The URLs of the chat endpoint, and the checks before a call is forwarded."""
+"""The URLs of the chat endpoint, the checks before a call is forwarded, and the memory that is added to it."""
 
 import asyncio
 import time
+from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -13,20 +15,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from moments_app.context.assemble import ContextRequest, Envelope, serve_context
+from moments_app.context.layers import default_layers
+from moments_app.interfaces.asgi import check_request, in_chat_thread
 from moments_app.interfaces.chat.errors import FAILURES, answer_http_error, answer_refusal
-from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
-from moments_app.interfaces.chat.relay import UPSTREAM_ERRORS, Relay, call_upstream, passed_headers, upstream_error
+from moments_app.interfaces.chat.relay import UPSTREAM_ERRORS, Relay, call_upstream, relayed_headers, upstream_error
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authenticated, chat_session_of
-from moments_app.interfaces.chat.rounds import Round
-from moments_app.interfaces.chat.threads import in_thread
-from moments_app.interfaces.chat.write_ahead import WriteAhead, catch_up, keep_replaying
-from moments_app.interfaces.request_guard import check_request
+from moments_app.interfaces.chat.rounds import SOURCE, Round, WriteAhead, replay_session, start_replaying
 from sessions_app.daily_limits import current_call
-from sessions_app.models import ApiKey
+from sessions_app.models import ApiKey, Message
 from sessions_app.refusals import Refusal
+from sessions_app.row_security import acting_for
+from sessions_app.transcript.append_round import live_from, newest_turns
+from sessions_app.transcript.store import NamedSession, locked_session
+
+# Layers to omit if the client sends the conversation, because they would repeat its turns.
+TURN_LAYERS = ("hot_turns", "summary")
 
 logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class RequestWithMemory:
+    context_id: UUID
+    body: bytes  # for the upstream
+    replaced: int  # number of the client's messages that memory replaces
 
 
 async def _answer(protocol: Protocol, request: Request) -> Relay:
@@ -34,10 +48,10 @@ async def _answer(protocol: Protocol, request: Request) -> Relay:
     check_request(request.scope)
     key = await authenticated(request.headers)
     data = await request.body()  # the size was checked when the body was received
-    sent = await in_thread(partial(protocol.read_request, data))
+    sent = await in_chat_thread(partial(protocol.read_request, data))
     session = chat_session_of(key, request.headers, sent)
     await _count(key)
-    keep_replaying()
+    start_replaying()
     return await relayed(protocol, session, sent)
 
 
@@ -64,7 +78,7 @@ async def models(request: Request) -> Response:
             content = b"".join([part async for part in response.aiter_raw()])
         except UPSTREAM_ERRORS as error:
             raise upstream_error(error) from None
-        return Response(content, response.status_code, passed_headers(response))
+        return Response(content, response.status_code, relayed_headers(response))
 
 
 async def _count(key: ApiKey) -> None:
@@ -74,7 +88,7 @@ async def _count(key: ApiKey) -> None:
         LimitReached: the call exceeds a limit.
     """
     try:
-        await asyncio.wait_for(in_thread(partial(current_call().begin, key)), settings.CHAT.memory_timeout_seconds)
+        await asyncio.wait_for(in_chat_thread(partial(current_call().begin, key)), settings.CHAT.memory_timeout_seconds)
     except (DatabaseError, TimeoutError) as error:
         logger.warning("a call continues without limits", error=type(error).__name__)
 
@@ -82,7 +96,7 @@ async def _count(key: ApiKey) -> None:
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:
     """Return the request with memory, or None if adding memory fails for any reason."""
     try:
-        work = in_thread(partial(_caught_up, session, request))
+        work = in_chat_thread(partial(_replay_and_add_memory, session, request))
         return await asyncio.wait_for(work, settings.CHAT.memory_timeout_seconds)
     except Exception as error:
         FAILURES.labels("load").inc()
@@ -90,10 +104,65 @@ async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWit
         return None
 
 
-def _caught_up(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
-    """Add memory to a request. First store earlier rounds of the session that are still in the spool."""
-    catch_up(session)
+def _replay_and_add_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
+    replay_session(session)
     return with_memory(session, request)
+
+
+# --- memory ---
+
+
+def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
+    """Add memory to a request. If the session is new, create it.
+
+    If the client sends the conversation's history, memory doesn't repeat its turns, and a checkpoint replaces the turns
+    before its boundary. Otherwise memory adds the newest turns.
+    """
+    layers = [name for name in default_layers() if not (request.has_history and name in TURN_LAYERS)]
+    sent = [turn.content for turn in request.turns]
+    wanted = ContextRequest(query=request.query, format="messages", layers=layers, sent=sent)
+    serve = partial(
+        serve_context,
+        session.user_id,
+        session.session_id,
+        wanted,
+        application=session.application,
+        retrieval=settings.CHAT.retrieval,
+    )
+    while (envelope := serve()) is None:
+        _create_session(session)
+    return _with_context(request, envelope)
+
+
+def _create_session(session: ChatSession) -> None:
+    with acting_for(session.user_id, application=session.application, create=True, holding=True) as user:
+        assert user is not None  # `create` creates the person
+        locked_session(NamedSession(user, session.session_id, session.agent_id, SOURCE))
+
+
+def _with_context(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:
+    context = envelope.context
+    assert isinstance(context, list)  # because the format is `messages`
+    memory, *earlier = context
+    if request.query:
+        earlier.pop()  # the client's messages already include it
+    recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
+    sent = {turn.content for turn in request.turns}
+    while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in sent:
+        earlier.pop()  # an earlier message that was not answered
+    replaced = _replaced_turns(request, envelope)
+    body = request.with_memory(memory, earlier, recalled, without=replaced)
+    return RequestWithMemory(envelope.context_id, body, replaced)
+
+
+def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:
+    """Return the number of the client's turns that the context's checkpoint replaces."""
+    boundary, source = envelope.checkpoint, envelope.input
+    if boundary is None or not request.has_history:
+        return 0
+    with acting_for(source.user.user_id, application=source.user.application_id):
+        known = newest_turns(source.session, request.turns)
+    return live_from(known, request.turns, boundary)
 
 
 application = Starlette(

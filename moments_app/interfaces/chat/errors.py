@@ -15,12 +15,7 @@ FAILURES = Counter(
 
 
 class ChatError(Refusal):
-    """An error of the chat endpoint without a class of its own.
-
-    Args:
-        code: identifies the error for programs.
-        message: explains the error to people, without quoting the conversation.
-    """
+    """An error of the chat endpoint. The message must not quote the conversation."""
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -33,7 +28,7 @@ def error_body(refusal: Refusal) -> dict[str, dict[str, str]]:
     return {"error": {"message": str(refusal), "type": kind, "code": refusal.code}}
 
 
-def refused(refusal: Refusal) -> JSONResponse:
+def error_response(refusal: Refusal) -> JSONResponse:
     headers = refusal.headers or {} if isinstance(refusal, ChatError) else {}
     if refusal.retry_after is not None:
         headers = {"Retry-After": str(refusal.retry_after)} | headers
@@ -44,7 +39,7 @@ async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OperationalError):
         error = Unavailable(error)
     assert isinstance(error, Refusal)
-    return refused(error)
+    return error_response(error)
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -23,15 +23,14 @@ from moments_app.interfaces.chat import request
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatRequest, Entry, new_message, read_body, read_turns
 from sessions_app.models.message import spoken
-from sessions_app.text.chat_messages import filled
+from sessions_app.text.chat_messages import without_empty
 from sessions_app.text.length import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # types of calls, and fields with their arguments
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Fields that refer to state at the upstream. A request with memory omits them, because the session has the earlier
-# turns.
-OURS = ("conversation", "previous_response_id")
+# Fields that refer to earlier turns at the upstream. A request with memory omits them, because it has these turns.
+EARLIER_TURNS = ("conversation", "previous_response_id")
 _FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # names in the API and in stored turns
@@ -43,20 +42,13 @@ A = TypeVar("A", bound="Answer")
 
 @dataclass
 class Answer:
-    """A model's answer, which is the first choice of a completion.
-
-    Args:
-        calls: the tool calls, by position.
-        model: the upstream's name of the model.
-        finish_reason: why the answer ended; blank if the end is missing.
-        usage: the tokens that the upstream reported, as `input_tokens` and `output_tokens`.
-    """
+    """A model's answer, which is the first choice of a completion."""
 
     text: str = ""
-    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    calls: dict[int, dict[str, Any]] = field(default_factory=dict)  # tool calls, by position
     model: str = ""
-    finish_reason: str = ""
-    usage: dict[str, int] = field(default_factory=dict)
+    finish_reason: str = ""  # blank if the end is missing
+    usage: dict[str, int] = field(default_factory=dict)  # `input_tokens` and `output_tokens`
 
     def add(self, part: Any) -> None:
         """Add a completion, or one chunk of a stream."""
@@ -68,8 +60,8 @@ class Answer:
                 self.finish_reason = _string(choice.get("finish_reason")) or self.finish_reason
                 self._add_message(choice.get("delta") or choice.get("message"))
 
-    def _add_usage(self, told: Any) -> None:
-        for name, tokens in (told if isinstance(told, dict) else {}).items():
+    def _add_usage(self, usage: Any) -> None:
+        for name, tokens in (usage if isinstance(usage, dict) else {}).items():
             if name in _USAGE and type(tokens) is int and 0 <= tokens < 2**31:
                 self.usage[_USAGE[name]] = tokens
 
@@ -84,13 +76,13 @@ class Answer:
                 self._add_call(number if isinstance(number, int) else position, _string(call.get("id")), function)
 
     def _add_call(self, number: int, call_id: str, function: dict[str, Any]) -> None:
-        begun = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-        call = self.calls.setdefault(number, begun)
+        empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        call = self.calls.setdefault(number, empty)
         call["id"] = call_id or call["id"]
         call["function"]["name"] += _string(function.get("name"))
         call["function"]["arguments"] += _string(function.get("arguments"))
 
-    def _whole_call(self, number: int) -> dict[str, Any]:
+    def _storable_call(self, number: int) -> dict[str, Any]:
         call = self.calls[number]
         function = {name: _storable(value) for name, value in call["function"].items()}
         return {"id": _storable(call["id"]), "type": "function", "function": function}
@@ -98,10 +90,9 @@ class Answer:
     def turn(self, metadata: dict[str, Any], *, is_whole: bool) -> NewMessage | None:
         """Return the answer as a turn for the transcript, or None if it is empty.
 
-        Args:
-            is_whole: whether the answer is complete. Tool calls of an incomplete answer are dropped.
+        Tool calls of an incomplete answer are dropped.
         """
-        calls = [self._whole_call(number) for number in sorted(self.calls)] if is_whole else []
+        calls = [self._storable_call(number) for number in sorted(self.calls)] if is_whole else []
         if not self.text and not calls:
             return None
         text = shorten_middle(_storable(self.text), max(0, settings.MESSAGE_MAX_CHARS - NOTICE_CHARS))
@@ -110,7 +101,7 @@ class Answer:
         except (InvalidMessage, ValidationError):
             return None
         extras = {"model": self.model, "finish_reason": self.finish_reason} | metadata
-        texts = filled({name: _storable(value)[:255] for name, value in extras.items()})
+        texts = without_empty({name: _storable(value)[:255] for name, value in extras.items()})
         return replace(turn, metadata=texts | self.usage)
 
 
@@ -125,7 +116,6 @@ def read_answer(answer: A, data: bytes, *, is_stream: bool) -> A:
 
 
 def _events(data: bytes) -> Iterator[bytes]:
-    """Yield the data of server-sent events."""
     for line in data.splitlines():
         if line.startswith(b"data:"):
             yield line[5:].strip()
@@ -152,28 +142,20 @@ class ResponsesRequest(ChatRequest):
         """Return a session id derived from the first message, or blank if the request continues an earlier response."""
         return "" if self.body.get("previous_response_id") else super().derived_session(user_id)
 
-    def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def as_parts(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [item for message in messages for item in _items(message)]
 
     def with_parts(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the body with these items as its input, and without references to earlier responses."""
-        return {name: value for name, value in self.body.items() if name not in OURS} | {"input": parts}
+        return {name: value for name, value in self.body.items() if name not in EARLIER_TURNS} | {"input": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body without the name of its conversation.
-
-        A reference to an earlier response stays, because the upstream may know it.
-        """
-        left = {name: value for name, value in self.body.items() if name != "conversation"}
-        return self.data if left == self.body else json.dumps(left).encode()
+        """Return the body without its conversation. The upstream may know the earlier response, so that stays."""
+        body = {name: value for name, value in self.body.items() if name != "conversation"}
+        return self.data if body == self.body else json.dumps(body).encode()
 
 
 def read_request(data: bytes) -> ResponsesRequest:
-    """Parse the body of a Responses request.
-
-    Raises:
-        ChatError: the request is invalid. The message says why.
-    """
+    """Parse the body of a Responses request, or raise `ChatError`."""
     body = read_body(data)
     if body.get("background"):
         raise ChatError(400, "background", "background=true is not supported. Send the request without it.")
@@ -181,44 +163,36 @@ def read_request(data: bytes) -> ResponsesRequest:
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
         raise ChatError(400, "invalid_input", "Send input as a text or a list of items.")
-    grouped = _grouped(items)
-    places = accumulate((len(parts) for _message, parts in grouped), initial=0)
-    turns = list(read_turns((f"input[{place}]", message) for place, (message, _) in zip(places, grouped, strict=False)))
-    return ResponsesRequest(body, data, [Entry(message["role"], parts) for message, parts in grouped], turns)
+    groups = _group(items)
+    places = accumulate((len(parts) for _message, parts in groups), initial=0)
+    turns = list(read_turns((f"input[{place}]", message) for place, (message, _) in zip(places, groups, strict=False)))
+    return ResponsesRequest(body, data, [Entry(message["role"], parts) for message, parts in groups], turns)
 
 
 Grouped = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
-def _grouped(items: Sequence[Any]) -> Grouped:
-    """Group items into chat messages. Return each message with its items.
-
-    Raises:
-        ChatError: an item is invalid.
-    """
+def _group(items: Sequence[Any]) -> Grouped:
+    """Group items into chat messages, each with its items. May raise `ChatError`."""
     groups: Grouped = []
-    wordless: list[dict[str, Any]] = []
+    textless: list[dict[str, Any]] = []
     for number, item in enumerate(items):
         message = _message(number, item)
         is_assistants = message is None or message["role"] == "assistant"
         if is_assistants and groups and groups[-1][0]["role"] == "assistant":
-            groups[-1] = (_joined(groups[-1][0], message), [*groups[-1][1], item])
+            groups[-1] = (_join(groups[-1][0], message), [*groups[-1][1], item])
         elif message is None:
-            wordless.append(item)
+            textless.append(item)
         else:
-            groups.append((message, [*wordless, item]))
-            wordless = []
+            groups.append((message, [*textless, item]))
+            textless = []
     if groups:
-        groups[-1][1].extend(wordless)
+        groups[-1][1].extend(textless)
     return groups
 
 
 def _message(number: int, item: Any) -> dict[str, Any] | None:
-    """Return an item as a chat message, or None if it has no text.
-
-    Raises:
-        ChatError: the item is not an object.
-    """
+    """Return an item as a chat message, or None if it has no text. May raise `ChatError`."""
     if not isinstance(item, dict):
         raise ChatError(400, "invalid_input", f"input[{number}] must be an object.")
     kind = item.get("type", "message")
@@ -232,8 +206,7 @@ def _message(number: int, item: Any) -> dict[str, Any] | None:
     return {"role": role, "content": _text(content) if role == "assistant" else content}
 
 
-def _joined(message: dict[str, Any], more: dict[str, Any] | None) -> dict[str, Any]:
-    """Append the assistant's next message to this one."""
+def _join(message: dict[str, Any], more: dict[str, Any] | None) -> dict[str, Any]:
     if more is None:
         return message
     texts = [text for text in (message["content"], more["content"]) if text]
@@ -247,7 +220,6 @@ def _call(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """Return the text or the refusal in an assistant's message."""
     if isinstance(content, str):
         return content
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -261,11 +233,11 @@ def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
             {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": message["content"] or ""}
         ]
     text = spoken(message.get("name", ""), message["content"] or "")
-    said = [{"role": message["role"], "content": text}] if text else []
+    messages = [{"role": message["role"], "content": text}] if text else []
     calls = [
         {"type": "function_call", "call_id": call["id"]} | call["function"] for call in message.get("tool_calls", ())
     ]
-    return [*said, *calls]
+    return [*messages, *calls]
 
 
 class ResponsesAnswer(Answer):
@@ -277,7 +249,7 @@ class ResponsesAnswer(Answer):
             return
         match part.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                self.text += part["delta"] if isinstance(part.get("delta"), str) else ""
+                self.text += _string(part.get("delta"))
             case "response.output_item.done":
                 self._add_item(part.get("item"))
             case _:
@@ -293,7 +265,7 @@ class ResponsesAnswer(Answer):
         output = response.get("output") if isinstance(response, dict) else None
         if not isinstance(output, list):
             return
-        self.model = response["model"] if isinstance(response.get("model"), str) else self.model
+        self.model = _string(response.get("model")) or self.model
         if output:  # the complete text, which a stream has already sent in parts
             self._replace([item for item in output if isinstance(item, dict)])
         details = response.get("incomplete_details")
@@ -304,8 +276,8 @@ class ResponsesAnswer(Answer):
             self.finish_reason = _FINISHED.get(str(reason), "incomplete")
 
     def _replace(self, output: Sequence[dict[str, Any]]) -> None:
-        said = [_text(item.get("content")) for item in output if item.get("type") == "message"]
-        self.text = "\n".join(filter(None, said))
+        texts = [_text(item.get("content")) for item in output if item.get("type") == "message"]
+        self.text = "\n".join(filter(None, texts))
         self.calls = {}
         for item in output:
             self._add_item(item)
@@ -313,21 +285,13 @@ class ResponsesAnswer(Answer):
 
 @dataclass(frozen=True)
 class Protocol:
-    """One of OpenAI's protocols for calling a model.
+    """One of OpenAI's protocols for calling a model."""
 
-    Args:
-        name: the protocol's name in the spool's records.
-        path: the URL path, both of this endpoint and of the upstream.
-        read_request: parses the body of a request; raises `ChatError`.
-        answer: the class that parses answers.
-        endings: prefixes by which the last event of a stream is recognized.
-    """
-
-    name: str
-    path: str
-    read_request: Callable[[bytes], ChatRequest]
-    answer: type[Answer]
-    endings: Sequence[bytes]
+    name: str  # in the spool's records
+    path: str  # of the URL, both of this endpoint and of the upstream
+    read_request: Callable[[bytes], ChatRequest]  # raises `ChatError`
+    answer: type[Answer]  # parses answers
+    endings: Sequence[bytes]  # prefixes by which the last event of a stream is recognized
 
 
 CHAT = Protocol(

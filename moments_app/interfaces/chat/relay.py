@@ -19,11 +19,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from moments_app.interfaces.chat.errors import ChatError, error_body
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
-from moments_app.interfaces.chat.rounds import READ_BYTES
-from moments_app.interfaces.chat.write_ahead import WriteAhead
+from moments_app.interfaces.chat.rounds import READ_BYTES, WriteAhead
 
 # Response headers to relay in addition to rate limits, because clients act on them.
-PASSED_ON = (
+RELAYED_HEADERS = (
     "content-type",
     "content-length",
     "content-encoding",
@@ -33,7 +32,7 @@ PASSED_ON = (
     "x-request-id",
 )
 CONNECT_SECONDS = 10.0  # seconds to connect to the upstream
-LIMITS = "x-ratelimit-"
+RATE_LIMIT_PREFIX = "x-ratelimit-"
 
 # All errors that a call can raise. Their messages may contain any text.
 UPSTREAM_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
@@ -83,8 +82,9 @@ def upstream_error(error: Exception) -> ChatError:
     )
 
 
-def passed_headers(response: httpx2.Response) -> dict[str, str]:
-    return {name: value for name, value in response.headers.items() if name in PASSED_ON or name.startswith(LIMITS)}
+def relayed_headers(response: httpx2.Response) -> dict[str, str]:
+    headers = response.headers.items()
+    return {name: value for name, value in headers if name in RELAYED_HEADERS or name.startswith(RATE_LIMIT_PREFIX)}
 
 
 def _client() -> httpx2.AsyncClient:
@@ -113,36 +113,35 @@ def _timeout() -> httpx2.Timeout:
     return httpx2.Timeout(settings.CHAT.read_timeout_seconds, connect=CONNECT_SECONDS)
 
 
-class Ending:
-    """A buffer that holds back the end of a stream until the round is stored.
+class StreamEnd:
+    """A buffer that holds back the end of a stream: the last event, and everything after it.
 
-    The end is the last event, and everything after it. An incomplete line is held back only if it may be the start of
-    that event.
+    An incomplete line is held back only if it may be the start of the last event.
 
     Args:
-        spellings: prefixes by which the last event is recognized.
+        prefixes: prefixes by which the last event is recognized.
     """
 
-    def __init__(self, spellings: Sequence[bytes]) -> None:
+    def __init__(self, prefixes: Sequence[bytes]) -> None:
         self.held = b""
-        self.is_there = False
+        self.is_found = False
         self._is_in_line = False
-        self._spellings = spellings
-        self._end = re.compile(rb"^(?:%b)" % b"|".join(map(re.escape, spellings)), re.MULTILINE)
+        self._prefixes = prefixes
+        self._end = re.compile(rb"^(?:%b)" % b"|".join(map(re.escape, prefixes)), re.MULTILINE)
 
-    def take(self, chunk: bytes) -> bytes:
+    def feed(self, chunk: bytes) -> bytes:
         """Add received bytes. Return the bytes that can be passed on now."""
         data, self.held = self.held + chunk, b""
-        if self.is_there:
+        if self.is_found:
             self.held = data
             return b""
         start = data.find(b"\n") + 1 or len(data) if self._is_in_line else 0
         found = self._end.search(data, start)
         if found:
-            self.is_there = True
+            self.is_found = True
             return self._split(data, found.start())
         line = max(start, data.rfind(b"\n") + 1)
-        is_beginning = any(end.startswith(data[line:]) for end in self._spellings)
+        is_beginning = any(end.startswith(data[line:]) for end in self._prefixes)
         passed = self._split(data, line if is_beginning else len(data))
         if passed:
             self._is_in_line = not passed.endswith(b"\n")
@@ -155,114 +154,108 @@ class Ending:
 
 @dataclass
 class Relay:
-    """An ASGI application that relays the answer to one call.
-
-    Args:
-        ahead: the round in progress.
-        body: the body for the upstream.
-        headers: response headers that report on memory.
-    """
+    """An ASGI application that relays the answer to one call."""
 
     ahead: WriteAhead
-    body: bytes
-    headers: dict[str, str]
+    body: bytes  # for the upstream
+    headers: dict[str, str]  # response headers that report on memory
     _incomplete: str = "client_disconnected"  # used unless the answer ends for another reason
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_end_with_caller, receive, tasks.cancel_scope)
-                await self._pass_on(scope, receive, send)
+                tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+                await self._relay(scope, receive, send)
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._settle()
-                await self.ahead.insist()
+                await self._store()
+                await self.ahead.retry()
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _relay(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with call_upstream("POST", self._protocol.path, self.body) as response:
                 is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-                self.ahead.answered(response.status_code, is_stream=is_stream)
-                await (self._stream if is_stream else self._whole)(response, send)
+                self.ahead.set_response(response.status_code, is_stream=is_stream)
+                await (self._relay_stream if is_stream else self._relay_whole)(response, send)
         except ChatError as error:
             self._incomplete = error.code
-            headers = self._told(await self._settle())
+            headers = self._memory_headers(await self._store())
             await JSONResponse(error_body(error), error.status, headers)(scope, receive, send)
 
     @property
     def _protocol(self) -> Protocol:
         return PROTOCOLS[self.ahead.round.protocol]
 
-    async def _settle(self) -> str:
-        return self.ahead.outcome or await self.ahead.settle(self._incomplete)
+    async def _store(self) -> str:
+        return self.ahead.outcome or await self.ahead.store_answer(self._incomplete)
 
-    def _told(self, outcome: str) -> dict[str, str]:
+    def _memory_headers(self, outcome: str) -> dict[str, str]:
         return self.headers | {"X-Memory-Round": self.ahead.round.round_id, OUTCOME: outcome}
 
-    async def _begin(self, response: httpx2.Response, send: Send, outcome: str) -> None:
-        headers = passed_headers(response) | self._told(outcome)
+    async def _send_headers(self, response: httpx2.Response, send: Send, outcome: str) -> None:
+        headers = relayed_headers(response) | self._memory_headers(outcome)
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
 
     # --- a stream of events ---
 
-    async def _stream(self, response: httpx2.Response, send: Send) -> None:
+    async def _relay_stream(self, response: httpx2.Response, send: Send) -> None:
         """Relay events as they arrive, except the last. The headers are sent first, and only describe the message."""
-        await self._begin(response, send, self.ahead.words)
-        ending = Ending(self._protocol.endings)
+        await self._send_headers(response, send, self.ahead.message_outcome)
+        end = StreamEnd(self._protocol.endings)
         try:
             async for chunk in response.aiter_raw():
-                self.ahead.hear(chunk)
-                if passed := ending.take(chunk):
+                self.ahead.add_part(chunk)
+                if passed := end.feed(chunk):
                     await send(_body(passed, more=True))
-                if ending.is_there and ending.held:
-                    await send(_body(await self._end(ending), more=True))
+                if end.is_found and end.held:
+                    await send(_body(await self._end(end), more=True))
         except UPSTREAM_ERRORS as error:
             failure = upstream_error(error)
-            told = b"\n\ndata: " + json.dumps(error_body(failure)).encode() + b"\n\n"
-            await send(_body(await self._end(ending, failure.code) + told, more=False))
+            event = b"\n\ndata: " + json.dumps(error_body(failure)).encode() + b"\n\n"
+            await send(_body(await self._end(end, failure.code) + event, more=False))
         else:
-            await send(_body(await self._end(ending), more=False))
+            await send(_body(await self._end(end), more=False))
 
-    async def _end(self, ending: Ending, incomplete: str = "") -> bytes:
+    async def _end(self, end: StreamEnd, incomplete: str = "") -> bytes:
         """Store the round. Return the held-back bytes, after a comment if the outcome differs from the headers."""
         self._incomplete = incomplete
-        is_told = bool(self.ahead.outcome)
-        outcome = await self._settle()
-        held, ending.held = ending.held, b""
-        is_as_told = is_told or outcome == self.ahead.words
-        return held if is_as_told else f": {OUTCOME}: {outcome}\n\n".encode() + held
+        is_reported = bool(self.ahead.outcome)
+        outcome = await self._store()
+        held, end.held = end.held, b""
+        if is_reported or outcome == self.ahead.message_outcome:
+            return held
+        return f": {OUTCOME}: {outcome}\n\n".encode() + held
 
     # --- other responses ---
 
-    async def _whole(self, response: httpx2.Response, send: Send) -> None:
+    async def _relay_whole(self, response: httpx2.Response, send: Send) -> None:
         """Buffer a response until it is complete. If it is too long to store, relay the rest as it arrives."""
         held = bytearray()
         try:
             async for chunk in response.aiter_raw():
-                self.ahead.hear(chunk)
+                self.ahead.add_part(chunk)
                 held += chunk
                 if len(held) > READ_BYTES:
-                    await self._hand_over(response, send, held, "too_long")
+                    await self._send_held(response, send, held, "too_long")
         except UPSTREAM_ERRORS as error:
-            await self._hand_over(response, send, held, upstream_error(error).code)  # the response is incomplete
+            await self._send_held(response, send, held, upstream_error(error).code)  # the response is incomplete
         else:
-            await self._hand_over(response, send, held, "")
+            await self._send_held(response, send, held, "")
             await send(_body(b"", more=False))
 
-    async def _hand_over(self, response: httpx2.Response, send: Send, held: bytearray, incomplete: str) -> None:
+    async def _send_held(self, response: httpx2.Response, send: Send, held: bytearray, incomplete: str) -> None:
         is_first = not self.ahead.outcome
         self._incomplete = incomplete
-        outcome = await self._settle()
+        outcome = await self._store()
         if is_first:
-            await self._begin(response, send, outcome)
+            await self._send_headers(response, send, outcome)
         await send(_body(bytes(held), more=True))
         held.clear()
 
 
-async def _end_with_caller(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel the call when its caller disconnects."""
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     while True:
         message: Message = await receive()
         if message["type"] == "http.disconnect":

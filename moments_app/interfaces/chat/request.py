@@ -1,4 +1,4 @@
-"""Parse requests of the chat endpoint, convert messages to turns, add memory, and find the key, person and session."""
+"""Requests of the chat endpoint: their messages, with or without memory, and their key, person and session."""
 
 import asyncio
 import hashlib
@@ -19,8 +19,8 @@ from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.request import Request
 from starlette.datastructures import Headers
 
+from moments_app.interfaces.asgi import in_chat_thread
 from moments_app.interfaces.chat.errors import ChatError
-from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.api.authentication import issuer_of
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.json_bodies import StrictJSONParser
@@ -34,7 +34,7 @@ from sessions_app.transcript.append import NewMessage
 
 QUERY_CHARS = 1_000  # maximum characters of the newest message that are used as a query
 INSTRUCTIONS = ("system", "developer")  # roles of messages that instruct the model
-ADDRESSES = "/v1/"  # the prefix of the chat endpoint's URLs
+URL_PREFIX = "/v1/"  # the prefix of the chat endpoint's URLs
 CACHE_SECONDS = 300  # how long a verified key stays valid while the database is down
 
 _message_input, _public_id = MessageInput(), PublicIdField()
@@ -42,42 +42,32 @@ _message_input, _public_id = MessageInput(), PublicIdField()
 
 @dataclass(frozen=True)
 class Entry:
-    """A message, and the parts of the body from which it was parsed."""
-
     role: str
-    parts: Sequence[dict[str, Any]]
+    parts: Sequence[dict[str, Any]]  # the parts of the body from which the message was parsed
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """The body of a call.
-
-    Args:
-        body: the parsed JSON.
-        data: the original bytes.
-        entries: all messages, including system messages.
-        turns: all messages except system messages.
-    """
+    """The body of a call."""
 
     body: dict[str, Any]
-    data: bytes
-    entries: Sequence[Entry]
-    turns: list[NewMessage]
+    data: bytes  # the original body
+    entries: Sequence[Entry]  # all messages, including system messages
+    turns: list[NewMessage]  # all messages except system messages
 
     @property
     def query(self) -> str:
         """The start of the user's last message."""
-        said = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
-        return said[-1][:QUERY_CHARS] if said else ""
+        messages = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
+        return messages[-1][:QUERY_CHARS] if messages else ""
 
     @property
     def has_history(self) -> bool:
-        """True if the caller sends earlier turns of the conversation."""
+        """True if the client sends earlier turns of the conversation."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
 
     @property
     def conversation(self) -> Any:
-        """The conversation id in the body; None if there is none."""
         return None
 
     def derived_session(self, user_id: str) -> str:
@@ -88,8 +78,8 @@ class ChatRequest:
         if not self.turns:
             return ""
         first = self.turns[0]
-        said = json.dumps([user_id, first.role, first.name, first.content, first.payload], sort_keys=True)
-        return f"chat-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+        identity = json.dumps([user_id, first.role, first.name, first.content, first.payload], sort_keys=True)
+        return f"chat-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
     def with_memory(
         self,
@@ -105,9 +95,9 @@ class ChatRequest:
 
         Args:
             memory: a system message.
-            earlier: turns that the caller did not send, to insert after the caller's instructions.
+            earlier: turns that the client did not send, to insert after the client's instructions.
             recalled: system messages with the search results.
-            without: the number of the caller's oldest turns to leave out. Instructions are never left out.
+            without: the number of the client's oldest turns to leave out. Instructions are never left out.
         """
         turns = [number for number, entry in enumerate(self.entries) if entry.role not in INSTRUCTIONS]
         first = turns[0] if turns else len(self.entries)
@@ -118,11 +108,11 @@ class ChatRequest:
             [part for number in kept if number in places for part in self.entries[number].parts]
             for places in (range(first), range(first, newest), range(newest, len(self.entries)))
         )
-        standing, turns_before, found = map(self.written, ([memory], earlier, recalled))
-        parts = [*standing, *instructions, *turns_before, *before, *found, *after]
+        lasting, turns_before, results = map(self.as_parts, ([memory], earlier, recalled))
+        parts = [*lasting, *instructions, *turns_before, *before, *results, *after]
         return json.dumps(self.with_parts(parts)).encode()  # ASCII, because UTF-8 can't encode lone surrogates
 
-    def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def as_parts(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Convert chat messages to parts of the body."""
         return list(messages)
 
@@ -134,11 +124,7 @@ class ChatRequest:
 
 
 def read_request(data: bytes) -> ChatRequest:
-    """Parse the body of a Chat Completions request.
-
-    Raises:
-        ChatError: the request is invalid. The message says why.
-    """
+    """Parse the body of a Chat Completions request, or raise `ChatError`."""
     body = read_body(data)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -148,11 +134,7 @@ def read_request(data: bytes) -> ChatRequest:
 
 
 def read_body(data: bytes) -> dict[str, Any]:
-    """Parse a body. Return an empty dict if it is not a JSON object.
-
-    Raises:
-        ChatError: the body is not JSON.
-    """
+    """Parse a body. Return an empty dict if it is not a JSON object. May raise `ChatError`."""
     try:
         body = StrictJSONParser().parse(io.BytesIO(data))
     except ParseError as error:
@@ -161,10 +143,7 @@ def read_body(data: bytes) -> dict[str, Any]:
 
 
 def read_turns(messages: Iterable[tuple[str, Any]]) -> Iterator[NewMessage]:
-    """Convert chat messages to turns for the transcript, without system messages.
-
-    Args:
-        messages: the original messages, each with its path in the body.
+    """Convert chat messages, each with its path in the body, to turns. Leave out system messages.
 
     Raises:
         ChatError: a message is invalid or can't be stored.
@@ -212,11 +191,7 @@ class ChatSession:
 
 
 async def authenticated(headers: Headers) -> ApiKey:
-    """Return the API key of a call.
-
-    Raises:
-        ChatError: the key is missing or invalid, may only read, or exceeds its rate limit.
-    """
+    """Return the API key of a call, or raise `ChatError`."""
     kind, _, text = headers.get("Authorization", "").partition(" ")
     key = await _verified(text.strip()) if kind.lower() == "bearer" else None
     if key is None:
@@ -234,7 +209,8 @@ async def _verified(text: str) -> ApiKey | None:
     """Return the valid key with this text, or None. If the database does not respond, use a cache."""
     place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
     try:
-        key = await asyncio.wait_for(in_thread(partial(_found, text)), settings.CHAT.memory_timeout_seconds)
+        work = in_chat_thread(partial(_key_with_text, text))
+        key = await asyncio.wait_for(work, settings.CHAT.memory_timeout_seconds)
     except (DatabaseError, TimeoutError):
         cached: ApiKey | None = cache.get(place)
         if cached is None or not cached.is_valid():
@@ -245,9 +221,9 @@ async def _verified(text: str) -> ApiKey | None:
     return key
 
 
-def _found(text: str) -> ApiKey | None:
+def _key_with_text(text: str) -> ApiKey | None:
     issuer = issuer_of(text)
-    key = issuer.key_with(text, ADDRESSES) if issuer else ApiKey.objects.verify(text)
+    key = issuer.key_with(text, URL_PREFIX) if issuer else ApiKey.objects.verify(text)
     if key:
         prefetch_related_objects([key], "user")
         key.touch()
@@ -255,28 +231,23 @@ def _found(text: str) -> ApiKey | None:
 
 
 def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> ChatSession:
-    """Return the session of a call. Its id comes from the headers or the body, or is derived from the first message.
-
-    Raises:
-        ChatError: an id is missing or invalid, or the key may not act for the person.
-    """
+    """Return the session named in the headers or the body, or derived from the first message. May raise `ChatError`."""
     own = key.user.user_id if key.user else ""
     # With a user's key, `user` in the body is ignored here and forwarded to the upstream.
-    user_id = _id(headers, "X-User-Id") or own or _named("user", request.body.get("user"))
+    user_id = _id_in_header(headers, "X-User-Id") or own or _id_in_body("user", request.body.get("user"))
     if not user_id:
         text = "Send X-User-Id, or user in the body. A service key must name the user."
         raise ChatError(400, "missing_user_id", text)
     if own and user_id != own:
         raise ChatError(404, "not_found", "Not found.")
-    session_id = _id(headers, "X-Session-Id") or _named("conversation", request.conversation)
+    session_id = _id_in_header(headers, "X-Session-Id") or _id_in_body("conversation", request.conversation)
     session_id = session_id or request.derived_session(user_id)
     if not session_id:
         raise ChatError(400, "missing_session_id", "Send X-Session-Id, the id of the conversation.")
-    return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"), key.application_id)
+    return ChatSession(user_id, session_id, _id_in_header(headers, "X-Agent-Id"), key.application_id)
 
 
-def _named(field: str, value: Any) -> str:
-    """Return the id in a field of the body; blank if it is missing."""
+def _id_in_body(field: str, value: Any) -> str:
     if value is None:
         return ""
     try:
@@ -286,8 +257,7 @@ def _named(field: str, value: Any) -> str:
     return text
 
 
-def _id(headers: Headers, name: str) -> str:
-    """Return the id in a UTF-8 header, or an empty string if the header is missing."""
+def _id_in_header(headers: Headers, name: str) -> str:
     value = headers.get(name)
     if value is None:
         return ""

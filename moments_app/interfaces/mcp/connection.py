@@ -18,8 +18,8 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from memoryproject.serving.fair_shares import caller
 from memoryproject.serving.request_limits import ThreadsOfLoops
 from memoryproject.settings import CONF
-from sessions_app.api.permissions import gone_is_not_found
-from sessions_app.database.statement_timeouts import Kind, serving
+from sessions_app.api.permissions import missing_rows_as_404
+from sessions_app.database.statement_timeouts import RequestKind, serving
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -29,31 +29,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Connection:
-    """A client.
-
-    Args:
-        user_id: the person; None for an unknown person, or for one that the key may not access.
-        agent_id: the assistant. The client writes this agent's streams, and searches its shards.
-        actor: the client's name in the event log and in jobs.
-        scope: the scope of the client's key.
-        application: primary key of the person's application.
-    """
-
-    user_id: str | None
-    agent_id: str
-    actor: str
-    scope: str
+    user_id: str | None  # None for an unknown person, or for one that the key may not access
+    agent_id: str  # the assistant; the client writes its streams, and searches its shards
+    actor: str  # the client's name in the event log and in jobs
+    scope: str  # of the client's key
     application: int
 
     @contextmanager
     def reading(self) -> Iterator[UserProfile]:
-        """Open a transaction that reads this person's rows.
-
-        Raises:
-            NotFound: the person doesn't exist.
-        """
+        """Open a transaction that reads this person's rows, or raise `NotFound`."""
         with acting_for(self.user_id, application=self.application) as user:
-            yield _found(user)
+            yield _or_not_found(user)
 
     @contextmanager
     def writing(self) -> Iterator[UserProfile]:
@@ -67,11 +53,11 @@ class Connection:
             raise PermissionDenied("This tool needs an API key with the scope write.")
         create = self.user_id is not None
         entered = acting_for(self.user_id, application=self.application, create=create, holding=True)
-        with gone_is_not_found(), entered as user:
-            yield _found(user)
+        with missing_rows_as_404(), entered as user:
+            yield _or_not_found(user)
 
 
-def _found(user: UserProfile | None) -> UserProfile:
+def _or_not_found(user: UserProfile | None) -> UserProfile:
     if user is None:
         raise NotFound
     return user
@@ -85,15 +71,15 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function that runs in a thread: apply request timeouts, and release the database connection."""
 
     @wraps(work)
-    def done(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
         close_old_connections()
         try:
-            with serving(Kind.CALL):
+            with serving(RequestKind.CALL):
                 return work(*args, **kwargs)
         finally:
             close_old_connections()
 
-    return done
+    return run
 
 
 async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
@@ -102,5 +88,5 @@ async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
     Raises:
         Refused: no thread became free in time.
     """
-    async with _threads.here().one("", "", caller()):
+    async with _threads.current().occupy("", "", caller()):
         return await to_thread.run_sync(work, *args)

@@ -15,12 +15,12 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memoryproject.database.probe import PULSE
+from memoryproject.database.probe import PROBE
 from memoryproject.serving.request_limits import SPARE
 from memoryproject.settings import CONF
+from moments_app.interfaces.asgi import check_request
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
-from moments_app.interfaces.request_guard import check_request
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.permissions import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
@@ -36,18 +36,16 @@ class ConnectionHeaders(StrictSerializer):
     agent_id = PublicIdField(default=DEFAULT_AGENT, help_text="X-Agent-Id")
 
 
-class _Entrance(APIView):
+class _RequestChecks(APIView):
     """The checks of the REST API before each call. Tools that write check the write scope themselves."""
 
     scopes = {"POST": "read", "DELETE": "read"}
 
 
 class Endpoint:
-    """An ASGI application that wraps the SDK's."""
-
     def __init__(self) -> None:
         # Disable the SDK's check of host names, which doesn't support patterns. `check_request` checks them.
-        self._inside: ASGIApp = server.streamable_http_app(
+        self._sdk_application: ASGIApp = server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
             max_request_body_size=settings.API_MAX_BODY_BYTES,
@@ -55,29 +53,25 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit or reject a request. Pass events of other types, such as startup, to the SDK.
-
-        Raises:
-            NoAnswer: the database does not respond.
-        """
+        """Check a request, and pass it to the SDK. Pass events of other types, such as startup, unchanged."""
         # Use as many threads as the API, so that both fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
-        app = self._inside
+        app = self._sdk_application
         if scope["type"] == "http":
-            PULSE.check()
-            entering = asyncio.ensure_future(in_mcp_thread(_admitted, scope))
-            admitted = await PULSE.result(entering, lambda: True)
-            if isinstance(admitted, Connection):
-                CURRENT.set(admitted)
+            PROBE.check()
+            connecting = asyncio.ensure_future(in_mcp_thread(_connect, scope))
+            result = await PROBE.result(connecting, lambda: True)
+            if isinstance(result, Connection):
+                CURRENT.set(result)
             else:
-                app = admitted
+                app = result
         await app(scope, receive, send)
 
 
 @database_work
-def _admitted(scope: Scope) -> Connection | JSONResponse:
+def _connect(scope: Scope) -> Connection | JSONResponse:
     """Return the client's connection, or an error response."""
-    view = _Entrance()
+    view = _RequestChecks()
     try:
         http = check_request(scope)
     except Refusal as refusal:
@@ -88,14 +82,14 @@ def _admitted(scope: Scope) -> Connection | JSONResponse:
         view.perform_authentication(request)
         view.check_permissions(request)
         view.check_throttles(request)
-        return _connection(request)
+        return _connection_of(request)
     except (APIException, OperationalError, Refusal) as error:
         answer = view.handle_exception(error)
         headers = {name: answer[name] for name in ("Retry-After", "WWW-Authenticate") if name in answer}
         return JSONResponse(answer.data, answer.status_code, headers)
 
 
-def _connection(request: Request) -> Connection:
+def _connection_of(request: Request) -> Connection:
     names = {"user_id": "X-User-Id", "agent_id": "X-Agent-Id"}
     # A header is bytes, which Django reads as Latin-1, but ids are sent as UTF-8.
     given = {

@@ -26,18 +26,18 @@ class Command(RefusingCommand):
         if options["lag"] is not None and (options["lag"] < 0 or not options["force"]):
             raise CommandError("--lag must be 0 or more, and needs --force.")
         params = {} if options["lag"] is None else {"lag": options["lag"]}
-        asked = Job.objects.request(
+        queued = Job.objects.request(
             BuildMoments.name, session, requested_by="command", force=options["force"], params=params
         )
-        job = run_job(asked.job_id)
+        job = run_job(queued.job_id)
         if job is None:
-            return _not_taken(Job.objects.get(pk=asked.pk))
+            return _why_not_run(Job.objects.get(pk=queued.pk))
         if job.status in (Job.Status.QUEUED, Job.Status.FAILED):
             raise CommandError(f"Job {job.job_id} is {job.status}: {job.error}")
         return f"Job {job.job_id} {job.status}: {job.result}"
 
 
-def _not_taken(job: Job) -> str:
+def _why_not_run(job: Job) -> str:
     if job.is_held:
         return f"Job {job.job_id} is waiting for its engine. {job.error}"
     if job.status == Job.Status.QUEUED:

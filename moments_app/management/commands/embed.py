@@ -39,21 +39,21 @@ class Command(BaseCommand):
         if options["refused"]:
             model.ask_refused_again()
         if not settings.EMBEDDING.is_embedded:
-            self._say_cost(model)
-        made = self._fill(model)
+            self._print_cost(model)
+        embedded = self._fill(model)
         if options["activate"] and not model.is_active:
             model.activate()
-            made += self._fill(model)  # texts added since the last check were embedded with the former model
+            embedded += self._fill(model)  # texts added since the last check were embedded with the former model
         state = "in use" if options["activate"] or model.is_active else "not in use; --activate switches to it"
-        return f"{model}: {made:,} embedded, {self._left(model)}, {state}."
+        return f"{model}: {embedded:,} embedded, {self._missing(model)}, {state}."
 
-    def _left(self, model: EmbeddingModel) -> str:
+    def _missing(self, model: EmbeddingModel) -> str:
         filled = embed.filled(model)
         waiting, refused = (sum(getattr(row, name) for row in filled) for name in ("waiting", "refused"))
         parts = [f"{waiting:,} waiting"] if waiting else []
         if refused:
-            said = " ".join(embed.refusals(model))
-            parts.append(f"{refused:,} rejected (resend them with --refused){f' ({said})' if said else ''}")
+            reasons = " ".join(embed.refusals(model))
+            parts.append(f"{refused:,} rejected (resend them with --refused){f' ({reasons})' if reasons else ''}")
         return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
@@ -69,7 +69,7 @@ class Command(BaseCommand):
             raise CommandError(f"--dimensions must be from 1 to 4000, not {dimensions}.")
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
 
-    def _say_cost(self, model: EmbeddingModel) -> None:
+    def _print_cost(self, model: EmbeddingModel) -> None:
         """Print an estimate of the cost before any text is sent. The operator can still interrupt the command."""
         texts, tokens = 0, 0.0
         for kind in embed.kinds():
@@ -85,8 +85,8 @@ class Command(BaseCommand):
 
     def _fill(self, model: EmbeddingModel) -> int:
         caller = embedding_model(model.recipe)
-        embedder = caller.open(EngineCall.objects.keep)
-        made = 0
+        embedder = caller.open(EngineCall.objects.record)
+        embedded = 0
         for kind in embed.kinds():
             missing = embed.without_vector(kind, model).count()
             done = 0
@@ -94,8 +94,8 @@ class Command(BaseCommand):
                 for vectors in self._vectors(texts, embedder):
                     done += embed.write(model, vectors)
                     self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
-            made += done
-        return made
+            embedded += done
+        return embedded
 
     def _vectors(self, texts: list[Text], embedder: Any) -> Iterator[Vectors]:
         """Yield vectors as they arrive. Retry failed texts up to `TRIES` times in a row."""

@@ -45,28 +45,28 @@ class Command(RefusingCommand):
         parser.add_argument("--undo", metavar="ID", help="id of a retraction to undo")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        return _undone(options["undo"]) if options["undo"] else _retracted(options)
+        return _undo(options["undo"]) if options["undo"] else _retract(options)
 
 
-def _retracted(options: dict[str, Any]) -> str:
+def _retract(options: dict[str, Any]) -> str:
     is_of_items = options["item"] or options["entity"] or options["written_by"]
-    return _items_retracted(options) if is_of_items else _turns_retracted(options)
+    return _retract_items(options) if is_of_items else _retract_turns(options)
 
 
-def _turns_retracted(options: dict[str, Any]) -> str:
+def _retract_turns(options: dict[str, Any]) -> str:
     session = Session.objects.named(options["session"], options["user"], application_of(options)).first()
     if session is None:
         raise CannotRetract(f"User {options['user']!r} has no session {options['session']!r}.")
     sequences = None if options["sequences"] is None else sequences_of(options["sequences"])
     if options["dry_run"]:
         found = preview(session, sequences)
-        told = [_would(f"{found.turns} turns", found), found.lost, *found.moment_keys, *_repeating(found)]
-        return "\n".join(filter(None, told))
-    made = retract(session, sequences, reason=_reason(options), requested_by="command")
-    return f"Retraction {made.retraction_id}: {made.result}"
+        first = _describe_preview(f"{found.turns} turns", found)
+        return "\n".join(filter(None, [first, found.lost, *found.moment_keys, *_repeated_answers(found)]))
+    retraction = retract(session, sequences, reason=_reason(options), requested_by="command")
+    return f"Retraction {retraction.retraction_id}: {retraction.result}"
 
 
-def _items_retracted(options: dict[str, Any]) -> str:
+def _retract_items(options: dict[str, Any]) -> str:
     user = UserProfile.objects.named(options["user"], application_of(options))
     if user is None or options["session"]:
         raise CannotRetract("Use --user without --session." if user else f"There is no user {options['user']!r}.")
@@ -74,9 +74,9 @@ def _items_retracted(options: dict[str, Any]) -> str:
     named = Named(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
         found = preview_items(user, named)
-        return "\n".join([_would(f"{found.items} items", found), *_repeating(found)])
-    made = retract_items(user, named, reason=_reason(options), requested_by="command")
-    return f"Retraction {made.retraction_id}: {made.result}"
+        return "\n".join([_describe_preview(f"{found.items} items", found), *_repeated_answers(found)])
+    retraction = retract_items(user, named, reason=_reason(options), requested_by="command")
+    return f"Retraction {retraction.retraction_id}: {retraction.result}"
 
 
 def _reason(options: dict[str, Any]) -> str:
@@ -86,12 +86,12 @@ def _reason(options: dict[str, Any]) -> str:
     return reason
 
 
-def _would(what: str, found: Preview | ItemsPreview) -> str:
+def _describe_preview(what: str, found: Preview | ItemsPreview) -> str:
     withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
     return f"Would retract {what} and withdraw {withdrawn}; about {found.engine_calls} engine calls."
 
 
-def _repeating(found: Preview | ItemsPreview) -> list[str]:
+def _repeated_answers(found: Preview | ItemsPreview) -> list[str]:
     return [f"The answer {answer.ref} repeats the text. {answer.problem}".strip() for answer in found.answers]
 
 
@@ -102,7 +102,7 @@ def _uuid(text: str) -> uuid.UUID:
         raise CannotRetract(f"{text!r} is not the id of an item.") from None
 
 
-def _undone(retraction_id: str) -> str:
+def _undo(retraction_id: str) -> str:
     try:
         retraction = Retraction.objects.filter(retraction_id=retraction_id).first()
     except ValidationError as error:

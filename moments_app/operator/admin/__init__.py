@@ -1,41 +1,31 @@
-"""The admin's lists: one module per entry of the sidebar."""
+"""The admin's lists: one module per entry of the sidebar. Importing the package registers them."""
 
-from moments_app.operator.admin.atom import EntityAdmin, KnownPersonAdmin, MemoryAtomAdmin, StoredItemAdmin
-from moments_app.operator.admin.correction import ContradictionAdmin, CorrectionAdmin, RetractionAdmin
-from moments_app.operator.admin.engine_call import EmbeddingModelAdmin, EngineCallAdmin
-from moments_app.operator.admin.failure import CircuitAdmin, FailureGroupAdmin
-from moments_app.operator.admin.job import JobAdmin, ScheduleAdmin
-from moments_app.operator.admin.moment import MomentAdmin
-from moments_app.operator.admin.prompt import PromptResourceAdmin
-from moments_app.operator.admin.release import ReleaseAdmin
-from moments_app.operator.admin.session import ArchiveAdmin, ContextReceiptAdmin, SessionAdmin, SummaryAdmin
-from moments_app.operator.admin.stream import MemoryStreamAdmin
-from moments_app.operator.admin.user_profile import UserProfileAdmin
-from moments_app.operator.admin.webhook import WebhookDeliveryAdmin, WebhookEndpointAdmin
+from moments_app.operator.admin import (
+    atom,
+    correction,
+    engine_call,
+    failure,
+    job,
+    moment,
+    prompt,
+    release,
+    session,
+    stream,
+    user_profile,
+    webhook,
+)
 
 __all__ = [
-    "ArchiveAdmin",
-    "CircuitAdmin",
-    "ContextReceiptAdmin",
-    "ContradictionAdmin",
-    "CorrectionAdmin",
-    "EmbeddingModelAdmin",
-    "EngineCallAdmin",
-    "EntityAdmin",
-    "FailureGroupAdmin",
-    "JobAdmin",
-    "KnownPersonAdmin",
-    "MemoryAtomAdmin",
-    "MemoryStreamAdmin",
-    "MomentAdmin",
-    "PromptResourceAdmin",
-    "ReleaseAdmin",
-    "RetractionAdmin",
-    "ScheduleAdmin",
-    "SessionAdmin",
-    "StoredItemAdmin",
-    "SummaryAdmin",
-    "UserProfileAdmin",
-    "WebhookDeliveryAdmin",
-    "WebhookEndpointAdmin",
+    "atom",
+    "correction",
+    "engine_call",
+    "failure",
+    "job",
+    "moment",
+    "prompt",
+    "release",
+    "session",
+    "stream",
+    "user_profile",
+    "webhook",
 ]

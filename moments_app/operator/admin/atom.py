@@ -1,7 +1,6 @@
 """The lists of facts and observations, of tasks and goals, of known people, and of stored items."""
 
 from collections.abc import Collection, Iterator
-from datetime import datetime
 from typing import Any, cast
 
 from django import forms
@@ -14,18 +13,16 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 
 from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
 from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
-from moments_app.operator.admin.filters import KindFilter
-from moments_app.operator.admin.stream import stream_named
+from moments_app.operator.admin.stream import KindFilter, requested_stream
 from moments_app.operator.rights import may_retract_directly
-from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
-from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
+from moments_app.operator.views.fact import AtomForm, CorrectFact, EvictAtom, MatchingItems, MoveAtom, RestoreAtom
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
-from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
+from moments_app.streams.edit import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
-from moments_app.streams.timeline import touch
-from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
-from sessions_app.admin.links import change_url, link_column
+from moments_app.streams.timeline import refresh_derived
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by_any
+from sessions_app.admin.links import change_url, column, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
@@ -39,6 +36,11 @@ LINKS_SHOWN = 100
 FACTS_SHOWN = 50
 
 
+def found_by_words(rows: QuerySet[Any], matching: QuerySet[Any], term: str) -> QuerySet[Any]:
+    """Return the rows that match the words of a search, and the rows of people whose `user_id` starts with it."""
+    return found_by_any(rows, rows.filter(pk__in=matching.values("pk")), rows.filter(user__user_id__startswith=term))
+
+
 class StateFilter(admin.ChoicesFieldListFilter):
     """A filter that shows the admin's names of the states."""
 
@@ -46,6 +48,13 @@ class StateFilter(admin.ChoicesFieldListFilter):
         every, *states = super().choices(changelist)
         yield every
         yield from ({**each, "display": MemoryAtom.STATES[str(each["display"]).lower()]} for each in states)
+
+
+class AtomFields(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
+        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
+        widgets = {"content": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
 
 
 @admin.register(MemoryAtom)
@@ -58,9 +67,10 @@ class MemoryAtomAdmin(PageAdmin):
     search_fields = ("content",)
     search_help_text = f"Words from the newest {SEARCHED:,} items, or the start of a user_id"
     when_empty = "No facts or observations yet. They are formed from conversations."
+    may_delete = False  # items are evicted, not deleted, so that former contexts can be explained
     list_before_template = "operator/facts/of_stream.html"
-    form_page = AtomForm
-    views = (EvictAtom, RestoreAtom, MoveAtom, SaidElsewhere, CorrectFact, RetractItems)
+    form, form_page = AtomFields, AtomForm
+    views = (EvictAtom, RestoreAtom, MoveAtom, MatchingItems, CorrectFact, RetractItems)
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
     raw_id_fields = ("stream",)
@@ -71,50 +81,30 @@ class MemoryAtomAdmin(PageAdmin):
         queryset: QuerySet[MemoryAtom] = super().get_queryset(request)
         return queryset.select_related("stream__user", "stream__session")
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Add the stream to the context if the list shows items of only one stream."""
-        of_stream = {"of_stream": stream_named(request, "stream__id__exact")}
-        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | of_stream)
-        return response
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        return {"of_stream": requested_stream(request, "stream__id__exact")}
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Add the stream to the context if the operator comes from the stream's page."""
-        of_stream = {"of_stream": stream_named(request, "stream")}
+        of_stream = {"of_stream": requested_stream(request, "stream")}
         response: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | of_stream)
         return response
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
-        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
-        form = super().get_form(request, obj, change, **kwargs | {"labels": labels, "help_texts": help_texts})
-        if "content" in form.base_fields:
-            form.base_fields["content"].widget.attrs["rows"] = 3
-        return form
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[MemoryAtom], search_term: str
-    ) -> tuple[QuerySet[MemoryAtom], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
+    def search(self, request: HttpRequest, rows: Any, term: str) -> QuerySet[MemoryAtom]:
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
-            return queryset.matching(term), False  # type: ignore[attr-defined]
+            return rows.matching(term)  # type: ignore[no-any-return]
         # Find the primary keys first, which are few. In a single query, each half of the condition would scan all rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
         floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0
         by_words = MemoryAtom.objects.filter(pk__gte=floor).matching(term).order_by("-pk")
         found = list(by_words.values_list("pk", flat=True)[:FOUND])
-        return queryset.filter(Q(user__in=people) | Q(pk__in=found)), False
+        return rows.filter(Q(user__in=people) | Q(pk__in=found))  # type: ignore[no-any-return]
 
     def has_change_permission(self, request: HttpRequest, obj: MemoryAtom | None = None) -> bool:
         """Prevent changes to items that are no longer active, and to released wordings, which are signed."""
         is_kept = obj is None or (obj.state == MemoryAtom.State.ACTIVE and not hasattr(obj, "release"))
         return is_kept and bool(super().has_change_permission(request, obj))
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # items are evicted, not deleted, so that former contexts can be explained
 
     def save_model(self, request: HttpRequest, obj: MemoryAtom, form: Any, change: bool) -> None:
         """Save the item. If the operator wrote the text, pin it, so that every context includes it."""
@@ -145,7 +135,7 @@ class MemoryAtomAdmin(PageAdmin):
         process_manual_change(obj, requested_by=cause.actor)
 
     def _save_listed(self, atom: MemoryAtom, changed: Collection[str], cause: Cause) -> None:
-        """Save a task, goal or problem that a client wrote or reworded. It stays one, and is not pinned."""
+        """Save a task, goal or problem. Unlike other items, it is not pinned."""
         lock_entity(atom)
         entity = Entity.objects.get(pk=atom.pk)
         if (content := atom.content.replace("\r\n", "\n")) != entity.content:  # browsers send \r\n
@@ -155,7 +145,7 @@ class MemoryAtomAdmin(PageAdmin):
             for name in others:
                 setattr(entity, name, getattr(atom, name))
             entity.save_edit(cause, update_fields=others)
-            touch([entity])
+            refresh_derived([entity])
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Return to the stream's page."""
@@ -165,23 +155,18 @@ class MemoryAtomAdmin(PageAdmin):
 
     # --- the list ---
 
+    in_stream = column("stream.title", "Memory text")
+    formed = column("formed_at", "Said", "{:%Y-%m-%d %H:%M}".format)
+
     @admin.display(description="Kind")
     def sort(self, atom: MemoryAtom) -> str:
-        marks = [mark for mark, holds in (("pinned", atom.is_pinned), ("not released", atom.is_candidate)) if holds]
+        marks = [mark for mark, is_set in (("pinned", atom.is_pinned), ("not released", atom.is_candidate)) if is_set]
         kinds = [atom.kind] if atom.kind != MemoryAtom.Kind.OTHER else []
         return ", ".join([atom.atom_type, *kinds, *marks])
 
     @display(description="State", label=COLORS)  # type: ignore[untyped-decorator]
     def state_label(self, atom: MemoryAtom) -> tuple[str, str]:
         return atom.state, atom.state_in_words
-
-    @admin.display(description="Memory text")
-    def in_stream(self, atom: MemoryAtom) -> str:
-        return atom.stream.title
-
-    @admin.display(description="Said")
-    def formed(self, atom: MemoryAtom) -> str:
-        return f"{atom.formed_at:%Y-%m-%d %H:%M}"
 
     @admin.display(description="Used")
     def recalled(self, atom: MemoryAtom) -> str:
@@ -191,7 +176,7 @@ class MemoryAtomAdmin(PageAdmin):
 
 
 class EntityForm(FormPage[Entity]):
-    """The page of an entity, with its author, and the links from other entities."""
+    """The page of a task, goal or problem, with the links from others."""
 
     after = "operator/entities/links.html"
 
@@ -202,8 +187,6 @@ class EntityForm(FormPage[Entity]):
 
 
 class EntityFields(forms.ModelForm):  # type: ignore[type-arg]
-    """The fields of an entity that an operator can change."""
-
     title = forms.CharField(max_length=1_000, widget=UnfoldAdminTextInputWidget)
     body = forms.CharField(max_length=10_000, required=False, widget=UnfoldAdminTextareaWidget, strip=False)
     kind = forms.ChoiceField(choices=EntityKind.choices, widget=UnfoldAdminSelectWidget)
@@ -239,8 +222,6 @@ class EntityStatusFilter(admin.SimpleListFilter):
 
 
 class LinkInline(TabularInline):  # type: ignore[misc]
-    """The links from an entity to others."""
-
     model = EntityLink
     fk_name = "from_entity"
     fields = ("relation", "to_entity")
@@ -280,8 +261,10 @@ class EntityAdmin(PageAdmin):
     )
     readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "changed")
     inlines = (LinkInline,)
+    may_add = False  # only applications add entities
     form_page = EntityForm
     views = (RetractItems,)
+    changed = column("updated_at", "Updated at")
 
     def save_model(self, request: HttpRequest, obj: Entity, form: Any, change: bool) -> None:
         lock_entity(obj)
@@ -296,21 +279,8 @@ class EntityAdmin(PageAdmin):
         for entity in queryset.order_by("user", "pk"):
             self.delete_model(request, entity)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Entity], search_term: str
-    ) -> tuple[QuerySet[Entity], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        by_words = queryset.filter(pk__in=Entity.objects.matching(term).values("pk"))
-        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # only applications add entities
-
-    @admin.display(description="Updated at")
-    def changed(self, entity: Entity) -> datetime:
-        return entity.updated_at
+    def search(self, request: HttpRequest, rows: QuerySet[Entity], term: str) -> QuerySet[Entity]:
+        return found_by_words(rows, Entity.objects.matching(term), term)
 
 
 class KnownPersonForm(FormPage[KnownPerson]):
@@ -321,7 +291,7 @@ class KnownPersonForm(FormPage[KnownPerson]):
     def context(self) -> dict[str, Any]:
         if not may_see(self.request, MemoryAtom):
             return {"known_person": self.row, "sees_facts": False}
-        facts = MemoryAtom.objects.holding().filter(about=self.row).select_related("user")
+        facts = MemoryAtom.objects.current().filter(about=self.row).select_related("user")
         shown, more = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
         return {"known_person": self.row, "sees_facts": True, "facts": shown, "more": more}
 
@@ -349,14 +319,8 @@ class KnownPersonAdmin(ReadOnlyAdmin):
         """Exclude people whose statements were all withdrawn."""
         return super().get_queryset(request).with_statements()  # type: ignore[no-any-return]
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[KnownPerson], search_term: str
-    ) -> tuple[QuerySet[KnownPerson], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        named = queryset.filter(pk__in=KnownPerson.objects.named(term).values("pk"))
-        return found_by(queryset, named, queryset.filter(user__user_id__startswith=term)), False
+    def search(self, request: HttpRequest, rows: QuerySet[KnownPerson], term: str) -> QuerySet[KnownPerson]:
+        return found_by_words(rows, KnownPerson.objects.named(term), term)
 
 
 @admin.register(StoredItem)
@@ -371,28 +335,14 @@ class StoredItemAdmin(PageAdmin):
     search_help_text = "Words from the value, or the start of a user_id"
     when_empty = "No stored items yet. Items that an application puts into the item store are listed here."
     ordering = ("-id",)
+    may_add = may_change = False
     fields = ("key", "labels", "value", "user_link", ("created_at", "updated_at"), ("ttl", "expires_at"))
     readonly_fields = ("labels", "user_link")
+    labels = column("labels", "Namespace", " / ".join)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StoredItem]:
         queryset: QuerySet[StoredItem] = super().get_queryset(request)
         return queryset.defer("text", "search_vector")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[StoredItem], search_term: str
-    ) -> tuple[QuerySet[StoredItem], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        by_words = queryset.filter(pk__in=StoredItem.objects.matching(term).values("pk"))
-        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: StoredItem | None = None) -> bool:
-        return False
-
-    @admin.display(description="Namespace")
-    def labels(self, item: StoredItem) -> str:
-        return " / ".join(item.labels)
+    def search(self, request: HttpRequest, rows: QuerySet[StoredItem], term: str) -> QuerySet[StoredItem]:
+        return found_by_words(rows, StoredItem.objects.matching(term), term)

@@ -1,26 +1,52 @@
-"""The lists of corrections, contradictions and retractions."""
+"""The lists of corrections, contradictions and retractions, and the pages of the first two."""
+
+from functools import partial
+from typing import Any
 
 from django.contrib import admin
 from django.core.cache import cache
 from django.http import HttpRequest
 
-from moments_app.models import Contradiction, Correction, Retraction
-from moments_app.operator.views.fact import (
-    AcceptContradiction,
-    ContradictionForm,
-    CorrectionForm,
-    DeclineContradiction,
-    UndoAnswer,
-    UndoCorrection,
-)
+from moments_app.models import Contradiction, Correction, MemoryAtom, Retraction
+from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.views.fact import changes_by_kind
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
-from sessions_app.admin.actors import RequestedAdmin
-from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.links import column
+from moments_app.provenance.correct import Change, undo_correction
+from moments_app.streams.timeline import decide
+from sessions_app.admin.base import ReadOnlyAdmin, RequestedAdmin
+from sessions_app.admin.links import change_url, column
+from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.limited_operators import scope_key
 from sessions_app.models.event import named_actor
 
-COUNTED, KEPT = 100, 30  # maximum number to count, and seconds to cache it
+COUNTED, CACHE_SECONDS = 100, 30  # maximum number to count, and seconds to cache it
+
+
+class CorrectionForm(FormPage[Correction]):
+    """The page of a correction: its changes."""
+
+    after = "operator/facts/correction.html"
+
+    def context(self) -> dict[str, Any]:
+        sees = self.request.user.has_perms(SEE_MEMORY)
+        changes = [Change(**{name: stored[name] for name in Change.__match_args__}) for stored in self.row.changes]
+        return {
+            "correction": self.row,
+            "kinds": changes_by_kind(changes) if sees else [],
+            "sees_changes": sees,
+            "may_undo": self.admin.has_steer_permission(self.request) and self.row.undone_at is None,
+        }
+
+
+class UndoCorrection(RowAction[Correction]):
+    """Undo a correction."""
+
+    route, name, permission = "<int:pk>/undo/", "undo", "steer"
+
+    def change(self, correction: Correction) -> str:
+        undo = partial(undo_correction, correction, requested_by=self.actor)
+        self.attempt(correction, undo, log="Undone.", message="The correction is undone, and all items are as before.")
+        return change_url(correction)
 
 
 @admin.register(Correction)
@@ -35,6 +61,54 @@ class CorrectionAdmin(RequestedAdmin):
     form_page = CorrectionForm
     views = (UndoCorrection,)
     fields = (("user", "kind"), "before", "after", ("valid_until", "by"), ("created_at", "undone_at"))
+
+
+class ContradictionForm(FormPage[Contradiction]):
+    """The page of a contradiction: the two facts, and the answer."""
+
+    before = "operator/facts/contradiction.html"
+
+    def context(self) -> dict[str, Any]:
+        question = self.row
+        facts = MemoryAtom.objects.filter(pk__in=[question.earlier_id, question.later_id]).order_by("formed_at", "pk")
+        return {
+            "question": question,
+            "both": self.seen(facts.select_related("stream", "user")),
+            "may_answer": self.admin.has_steer_permission(self.request),
+        }
+
+
+class ContradictionAnswer(RowAction[Contradiction]):
+    """An answer to the question whether one fact ended another."""
+
+    permission = "steer"
+    decision, message = "", ""
+
+    def change(self, question: Contradiction) -> str:
+        answer = partial(decide, question, self.decision, requested_by=self.actor)
+        self.attempt(question, answer, log=self.message, message=self.message)
+        return change_url(question)
+
+
+class AcceptContradiction(ContradictionAnswer):
+    """Answer that the earlier fact ended."""
+
+    route, name = "<int:pk>/accept/", "accept"
+    decision, message = Contradiction.Decision.ACCEPTED, "The earlier fact has ended."
+
+
+class DeclineContradiction(ContradictionAnswer):
+    """Answer that both facts are true."""
+
+    route, name = "<int:pk>/decline/", "decline"
+    decision, message = Contradiction.Decision.DECLINED, "Both facts are true."
+
+
+class UndoAnswer(ContradictionAnswer):
+    """Remove the answer."""
+
+    route, name = "<int:pk>/take-back/", "take_back"
+    decision, message = "", "The answer was undone. Both facts count as true until an operator answers again."
 
 
 @admin.register(Contradiction)
@@ -56,21 +130,18 @@ class ContradictionAdmin(ReadOnlyAdmin):
         return question.later.attribute or question.later.atom_type
 
 
-def waiting(request: HttpRequest) -> str:
-    """Return the number of open questions for the sidebar, or an empty string if there are none."""
-    number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", _number_waiting, KEPT) or 0
+def pending_count(request: HttpRequest) -> str:
+    """Return the number of open questions for the sidebar. Blank if there are none."""
+    count = Contradiction.objects.waiting()[: COUNTED + 1].count
+    number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", count, CACHE_SECONDS) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
-
-
-def _number_waiting() -> int:
-    return Contradiction.objects.waiting()[: COUNTED + 1].count()
 
 
 @admin.register(Retraction)
 class RetractionAdmin(RequestedAdmin):
     """Retractions, newest first."""
 
-    list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
+    list_display = ("created_at", "session", "owner", "reason", "by", "undone_at")
     list_select_related = ("session", "user", "stream")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
     ordering = ("-id",)
@@ -83,12 +154,7 @@ class RetractionAdmin(RequestedAdmin):
         button="Undo these retractions",
         warning="Memory uses the turns again. Contexts and searches include what was derived from them.",
     )
-    fields = (
-        ("session", "whose"),
-        "turns",
-        "reason",
-        ("by", "created_at", "undone_at", "retraction_id"),
-    )
+    fields = (("session", "owner"), "turns", "reason", ("by", "created_at", "undone_at", "retraction_id"))
 
     @admin.display(description="Turns")
     def turns(self, retraction: Retraction) -> str:
@@ -97,5 +163,5 @@ class RetractionAdmin(RequestedAdmin):
         return ", ".join(map(str, retraction.sequences))
 
     @admin.display(description="User", ordering="user")
-    def whose(self, retraction: Retraction) -> str:
+    def owner(self, retraction: Retraction) -> str:
         return str(retraction.user or retraction.stream)

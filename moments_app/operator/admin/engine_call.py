@@ -1,7 +1,7 @@
 """The lists of engine calls and of embedding models, the page of a call, and the costs of all calls."""
 
-from collections.abc import Collection, Iterator
-from functools import partial
+from collections.abc import Collection
+from functools import cached_property, partial
 from typing import Any
 
 from django.conf import settings
@@ -9,27 +9,26 @@ from django.contrib import admin
 from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
 
 from moments_app.models import EmbeddingModel, EngineCall, Job, KeptExchange
 from moments_app.models.job import title_of
-from moments_app.operator.admin.filters import TitleFilter
+from moments_app.operator.admin.job import TitleFilter
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed
 from moments_app.reports import cost
 from sessions_app.admin.base import (
-    FOUND,
+    MAX_FOUND,
     DaysFilter,
     ExactFilter,
     LogAdmin,
     NewestValuesFilter,
     ReadOnlyAdmin,
-    one_line,
+    time_cell,
 )
-from sessions_app.admin.links import column
+from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
@@ -45,16 +44,16 @@ class CallForm(FormPage[EngineCall]):
     before = "operator/calls/exchange.html"
 
     def context(self) -> dict[str, Any]:
-        kept, may_read = self._kept(), self.request.user.has_perms((PREVIEW_CONTEXT, *SEE_MEMORY))
-        shown = {"call": self.row, "is_kept": kept is not None}
-        return shown | {"exchange": kept.exchange if kept and may_read else None}
+        may_read = self.request.user.has_perms((PREVIEW_CONTEXT, *SEE_MEMORY))
+        exchange = self._stored.exchange if self._stored and may_read else None
+        return {"call": self.row, "is_stored": self._stored is not None, "exchange": exchange}
 
     def people(self) -> Collection[int]:
-        """Return the person of the call, if its texts are stored."""
-        kept = self._kept()
-        return [kept.user_id] if kept else []
+        return [self._stored.user_id] if self._stored else []
 
-    def _kept(self) -> KeptExchange | None:
+    @cached_property
+    def _stored(self) -> KeptExchange | None:
+        """The texts of the call, if it failed and they are stored."""
         return KeptExchange.objects.filter(call=self.row).first() if not self.row.ok else None
 
 
@@ -73,8 +72,7 @@ class SiteCost(OperatorPage):
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    title = "outcome"
-    parameter_name = "ok"
+    title, parameter_name = "outcome", "ok"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [("1", "Answered"), ("0", "Failed")]
@@ -83,15 +81,10 @@ class OutcomeFilter(admin.SimpleListFilter):
         return queryset.filter(ok=self.value() == "1") if self.value() else queryset
 
 
-class FailureKindFilter(NewestValuesFilter):
+class FailureKindFilter(TitleFilter):
     """Filters calls by kind of failure. Searches only failed calls, because these have an index."""
 
-    title = "kind of failure"
-
-    def choices(self, changelist: Any) -> Iterator[Any]:
-        first, *others = super().choices(changelist)
-        yield first
-        yield from ({**choice, "display": in_words(str(choice["display"]))} for choice in others)
+    title_of = staticmethod(in_words)
 
     def rows(self, model: Any) -> QuerySet[Any]:
         return EngineCall.objects.failed()
@@ -107,10 +100,10 @@ class PersonFilter(ExactFilter):
     title, parameter_name, lookup = "user_id", "user_id", "pk__in"
     JOBS = 1_000
 
-    def wanted(self, text: str) -> QuerySet[Any, int]:
+    def lookup_value(self, text: str) -> QuerySet[Any, int]:
         jobs = Job.objects.filter(user__user_id=text).order_by("-queued_at", "-id").values("pk")
         calls = EngineCall.objects.filter(job__in=jobs[: self.JOBS]).order_by("-pk")
-        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:FOUND]
+        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:MAX_FOUND]
         return newest
 
 
@@ -118,7 +111,7 @@ class PersonFilter(ExactFilter):
 class EngineCallAdmin(LogAdmin):
     """Calls of a model. The page of a failed call shows its texts."""
 
-    list_display = ("called_at", "what", "engine", "outcome", "tokens", "cost", "took", "job_link")
+    list_display = ("called_at", "purpose_title", "engine", "outcome", "tokens", "cost", "duration", "job_link")
     applications = ("job__user__application", "job__stream__application")
     list_filter = (
         OutcomeFilter,
@@ -133,18 +126,16 @@ class EngineCallAdmin(LogAdmin):
     when_empty = "No model calls yet. Calls are listed here once a language model or an embeddings model is configured."
     list_select_related = ("job",)
     fieldsets = (
-        (None, {"fields": (("called_at", "took"), ("what", "engine"), ("outcome", "job_link"), "error")}),
+        (None, {"fields": (("called_at", "duration"), ("purpose_title", "engine"), ("outcome", "job_link"), "error")}),
         ("Usage", {"fields": (("tokens", "cost"), "prompt_version")}),
     )
     form_page = CallForm
     views = (SiteCost,)
-    readonly_fields = ("called_at", "what", "outcome", "took", "tokens", "cost", "job_link")
-    called_at = column("created_at", "When", one_line)
-    what = column("purpose", "Purpose", title_of)
+    readonly_fields = ("called_at", "purpose_title", "outcome", "duration", "tokens", "cost", "job_link")
+    called_at = column("created_at", "When", time_cell)
+    purpose_title = column("purpose", "Purpose", title_of)
 
-    @display(  # type: ignore[untyped-decorator]
-        description="Outcome", label={"answered": "success", "failed": "danger"}
-    )
+    @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]
     def outcome(self, call: EngineCall) -> tuple[str, str]:
         return ("answered", "answered") if call.ok else ("failed", in_words(call.error_kind) or "failed")
 
@@ -156,7 +147,7 @@ class EngineCallAdmin(LogAdmin):
         return format_html('<span class="rem-op-time">{}</span>', ", ".join(numbers))
 
     @admin.display(description="Duration")
-    def took(self, call: EngineCall) -> str:
+    def duration(self, call: EngineCall) -> str:
         return f"{call.latency_ms / 1000:,.1f} s"
 
     @admin.display(description="Cost, USD")
@@ -167,12 +158,12 @@ class EngineCallAdmin(LogAdmin):
     def job_link(self, call: EngineCall) -> str:
         if call.job is None:
             return "–"
-        url = reverse("admin:moments_app_job_change", args=[call.job.pk])
-        return format_html('<a class="rem-link" href="{}" title="{}">{}</a>', url, call.job.process, call.job.title)
+        link = '<a class="rem-link" href="{}" title="{}">{}</a>'
+        return format_html(link, change_url(call.job), call.job.process, call.job.title)
 
 
 class EmbeddingModelForm(FormPage[EmbeddingModel]):
-    """The page of a model: how many texts have a vector from this model."""
+    """The page of an embedding model: how many texts have a vector from it."""
 
     before = "operator/embeddings/model.html"
 
@@ -181,7 +172,7 @@ class EmbeddingModelForm(FormPage[EmbeddingModel]):
         return _progress(self.row) | {"may_send": may_send}
 
 
-class SendRefused(RowAction[EmbeddingModel]):
+class ResendRejected(RowAction[EmbeddingModel]):
     """Resend texts that the endpoint rejected."""
 
     route, name, permission = "<int:pk>/send-refused/", "send_refused", "steer"
@@ -190,7 +181,7 @@ class SendRefused(RowAction[EmbeddingModel]):
         count = model.ask_refused_again()
         embed.ask_refused_again(self.actor)
         self.log(model, "Resent rejected texts.", f"{count:,} rejected texts are being resent.")
-        return reverse("admin:moments_app_embeddingmodel_change", args=[model.pk])
+        return change_url(model)
 
 
 def _progress(model: EmbeddingModel) -> dict[str, Any]:
@@ -204,23 +195,6 @@ def _progress(model: EmbeddingModel) -> dict[str, Any]:
     }
 
 
-def embedding_state() -> dict[str, Any]:
-    """Return the state of embeddings, and the progress of the active model."""
-    model = EmbeddingModel.objects.active().first()
-    return {
-        "is_on": settings.EMBEDDING.is_on,
-        **_jobs(),
-        **(_progress(model) if model else {}),
-    }
-
-
-def _jobs() -> dict[str, int]:
-    own = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
-    failed = own.filter(status=Job.Status.FAILED)[:COUNTED]
-    found = list(own.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))
-    return {"waiting": len(found) - found.count(Job.Status.FAILED), "failed": found.count(Job.Status.FAILED)}
-
-
 @admin.register(EmbeddingModel)
 class EmbeddingModelAdmin(ReadOnlyAdmin):
     """Read only: `manage.py embed` fills and switches models."""
@@ -230,9 +204,17 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     when_empty = "No embedding models yet. The first one appears when a text is embedded."
     list_before_template = "operator/embeddings/list.html"
-    views = (SendRefused,)
+    views = (ResendRejected,)
     form_page = EmbeddingModelForm
-    steered_with = "moments_app.change_job"
+    steer_permission = "moments_app.change_job"
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
-        return embedding_state()
+        active = EmbeddingModel.objects.active().first()
+        return {"is_on": settings.EMBEDDING.is_on} | _jobs() | (_progress(active) if active else {})
+
+
+def _jobs() -> dict[str, int]:
+    jobs = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
+    failed = jobs.filter(status=Job.Status.FAILED)[:COUNTED]
+    found = list(jobs.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))
+    return {"waiting": len(found) - found.count(Job.Status.FAILED), "failed": found.count(Job.Status.FAILED)}

@@ -1,8 +1,4 @@
-"""The list of failures by cause, with the state of providers and lanes above it, and the list of circuits.
-
-The page of a failure shows its incidents, calls and unfinished jobs, and operators can retry the jobs. Circuits show
-which engines are not called, since when and why, and which jobs wait for them.
-"""
+"""The lists and pages of failures, grouped by cause, and of circuits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,26 +14,26 @@ from django.utils.html import format_html
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.jobs.steer import AT_ONCE, retry_all, try_one
+from moments_app.jobs.runner import RETRY_BATCH, retry_all, retry_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
-from moments_app.models.failure import STRIP_HOURS
+from moments_app.models.engine_call import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
-from moments_app.reports.waiting import lane_states, provider_states
-from sessions_app.admin.base import ReadOnlyAdmin, one_line
+from moments_app.reports.overview import lane_states, provider_states
+from sessions_app.admin.base import ReadOnlyAdmin, time_cell
 from sessions_app.admin.links import change_url, column, list_url
 from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Session
 
 SHOWN = 20  # maximum number of jobs, and of calls, on the page
-SHARED = 5  # maximum number of people, and of prompt versions; those with the most failures
+SHARED = 5  # maximum number of people, and of prompt versions, with the most failures
 BAR = 480  # width of the chart in SVG units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
-RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
+RETRY_WARNING = f"Up to {RETRY_BATCH} failed jobs of this incident are queued again, and waiting jobs become due now."
 # Appended to the warning for operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
 # For each process, a description of its unprocessed turns, and the counter of processed turns.
-NOT_REMEMBERED = {
+UNPROCESSED = {
     "build_moments": ("turns without a moment", "built_message_count"),
     "form_memories": ("turns not searched for facts", "formed_message_count"),
 }
@@ -60,7 +56,7 @@ class Hour:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownIncident:
     """An incident on the page of one of its failures."""
 
     incident: Incident
@@ -82,7 +78,7 @@ def strip_of(hours: Sequence[tuple[datetime, int]]) -> list[Hour]:
 
 
 class FailureForm(FormPage[FailureGroup]):
-    """A failure: what it is, whom it affects, and what to do."""
+    """The page of a failure: its incidents, calls and unfinished jobs."""
 
     before = "operator/failures/failure.html"
 
@@ -93,7 +89,7 @@ class FailureForm(FormPage[FailureGroup]):
         strip = strip_of(failure.by_hour())
         return {
             "failure": failure,
-            "incidents": [Shown(each, failure) for each in incidents_of(failure, circuits)],
+            "incidents": [ShownIncident(each, failure) for each in incidents_of(failure, circuits)],
             "may_change": self.admin.has_steer_permission(self.request),
             "may_read": self.request.user.has_perms((PREVIEW_CONTEXT, *SEE_MEMORY)),
             "bar": BAR,
@@ -103,7 +99,7 @@ class FailureForm(FormPage[FailureGroup]):
             "retry_warning": RETRY_WARNING + (PROBE_WARNING if self.request.user.has_perm(CHANGE_CIRCUIT) else ""),
             "jobs": stalled.select_related("user", "session__user", "stream").order_by("-id")[:SHOWN],
             "people": self._people(stalled),
-            "not_remembered": self._not_remembered(stalled),
+            "unprocessed": self._unprocessed(stalled),
             "calls": self._calls().select_related("exchange", "prompt_version__resource").order_by("-id")[:SHOWN],
             "versions": self._versions(),
         }
@@ -121,43 +117,42 @@ class FailureForm(FormPage[FailureGroup]):
         named = calls.values("prompt_version__number", "prompt_version__resource__name")
         return named.annotate(calls=Count("pk")).order_by("-calls")[:SHARED]
 
-    def _not_remembered(self, stalled: Any) -> str:
+    def _unprocessed(self, stalled: Any) -> str:
         """Return a description of the turns not processed because of the failure. Blank if these aren't counted."""
-        if self.row.process not in NOT_REMEMBERED:
+        if self.row.process not in UNPROCESSED:
             return ""
-        words, done = NOT_REMEMBERED[self.row.process]
+        words, processed = UNPROCESSED[self.row.process]
         rows = stalled.filter(session__isnull=False).order_by().values("session").distinct()
         sessions = self.seen(Session.objects.filter(pk__in=rows))
-        found = sessions.aggregate(turns=Sum(F("message_count") - F(done)), sessions=Count("pk"))
+        found = sessions.aggregate(turns=Sum(F("message_count") - F(processed)), sessions=Count("pk"))
         return f"{found['turns'] or 0:,} {words} in {found['sessions']:,} sessions" if found["sessions"] else ""
 
 
-class SteerFailure(RowAction[FailureGroup]):
+class IncidentAction(RowAction[FailureGroup]):
     """A change of a failure's incident, for operators who may change jobs."""
 
     permission = "steer"
 
     def change(self, failure: FailureGroup) -> str:
-        key = self.request.POST.get("incident")
-        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # keys of incidents include circuits
-        incident = next((each for each in shown if each.key == key), None)
+        incidents = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # keys of incidents include circuits
+        incident = next((each for each in incidents if each.key == self.request.POST.get("incident")), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")
             return change_url(failure)
-        return self.steer(failure, incident)
+        return self.change_incident(failure, incident)
 
-    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+    def change_incident(self, failure: FailureGroup, incident: Incident) -> str:
         """Change the incident. Return the URL to redirect to."""
         raise NotImplementedError
 
 
-class TryFailure(SteerFailure):
+class TryFailure(IncidentAction):
     """Run one of the jobs again, to test whether the cause is gone."""
 
     route, name = "<int:pk>/try/", "try"
 
-    def steer(self, failure: FailureGroup, incident: Incident) -> str:
-        job = try_one(incident.stalled())
+    def change_incident(self, failure: FailureGroup, incident: Incident) -> str:
+        job = retry_one(incident.stalled())
         if job is None:
             messages.error(
                 self.request,
@@ -168,37 +163,37 @@ class TryFailure(SteerFailure):
         return change_url(job)
 
 
-class RetryFailure(SteerFailure):
+class RetryFailure(IncidentAction):
     """Run all jobs of the incident again."""
 
     route, name = "<int:pk>/retry/", "retry"
 
-    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+    def change_incident(self, failure: FailureGroup, incident: Incident) -> str:
         circuits = incident.circuits if self.request.user.has_perm(CHANGE_CIRCUIT) else ()
         retried = retry_all(incident.stalled(), circuits, actor=self.actor)
         self.log(failure, f"Retried: {retried}.", f"{incident.cause}: {retried}.")
         return change_url(failure)
 
 
-class MuteFailure(SteerFailure):
+class MuteFailure(IncidentAction):
     """Mute the incident: list it after all others."""
 
     route, name = "<int:pk>/mute/", "mute"
 
-    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+    def change_incident(self, failure: FailureGroup, incident: Incident) -> str:
         for each in incident.failures:
             each.mute(incident.key, actor=self.actor)
-        told = f"Muted: {incident.cause}. The dashboard lists it last until its jobs are done."
-        self.log(failure, f"Muted: {incident.cause}.", told)
+        entry = f"Muted: {incident.cause}."
+        self.log(failure, entry, f"{entry} The dashboard lists it last until its jobs are done.")
         return change_url(failure)
 
 
-class UnmuteFailure(SteerFailure):
+class UnmuteFailure(IncidentAction):
     """Show the incident as usual again."""
 
     route, name = "<int:pk>/unmute/", "unmute"
 
-    def steer(self, failure: FailureGroup, incident: Incident) -> str:
+    def change_incident(self, failure: FailureGroup, incident: Incident) -> str:
         for each in incident.failures:
             each.unmute(incident.key)
         self.log(failure, f"Unmuted: {incident.cause}.", f"No longer muted: {incident.cause}.")
@@ -206,10 +201,7 @@ class UnmuteFailure(SteerFailure):
 
 
 class MutedFilter(admin.SimpleListFilter):
-    """Muted failures, or the others."""
-
-    title = "muted"
-    parameter_name = "muted"
+    title = parameter_name = "muted"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [("0", "Not muted"), ("1", "Muted")]
@@ -224,7 +216,7 @@ class MutedFilter(admin.SimpleListFilter):
 class FailureGroupAdmin(ReadOnlyAdmin):
     """Failures, grouped by cause: how often, since when, and the unfinished jobs."""
 
-    list_display = ("what", "state", "stalled_jobs", "times", "last_error", "seen_last", "seen_first")
+    list_display = ("failure", "state", "stalled_jobs", "times", "last_error", "seen_last", "seen_first")
     list_filter = (MutedFilter,)
     sortable_by = ()
     ordering = ("-last_seen_at", "-id")
@@ -232,13 +224,13 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     list_before_template = "operator/failures/list.html"
     views = (TryFailure, RetryFailure, MuteFailure, UnmuteFailure)
     form_page = FailureForm
-    tells_of_people = False
+    shows_personal_data = False
     when_empty = "Nothing has failed. Failed calls and jobs are grouped here by cause."
-    steered_with = "moments_app.change_job"
+    steer_permission = "moments_app.change_job"
     stalled_jobs = column("stalled", "Unfinished jobs", "{:,}".format)
     times = column("count", "Count", "{:,}".format)
-    seen_last = column("last_seen_at", "Last seen", one_line)
-    seen_first = column("first_seen_at", "First seen", one_line)
+    seen_last = column("last_seen_at", "Last seen", time_cell)
+    seen_first = column("first_seen_at", "First seen", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_stalled()  # type: ignore[no-any-return]
@@ -247,7 +239,6 @@ class FailureGroupAdmin(ReadOnlyAdmin):
         return []  # the page doesn't use Django's fields
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the state of providers and lanes."""
         sees_providers = may_see(request, Circuit)  # providers are global, while failures belong to applications
         return {
             "sees_providers": sees_providers,
@@ -257,9 +248,8 @@ class FailureGroupAdmin(ReadOnlyAdmin):
         }
 
     @admin.display(description="Failure")
-    def what(self, failure: FailureGroup) -> str:
-        where = f" · {failure.engine}" if failure.engine else ""
-        return f"{failure}{where}"
+    def failure(self, failure: FailureGroup) -> str:
+        return f"{failure} · {failure.engine}" if failure.engine else str(failure)
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state(self, failure: Any) -> str:
@@ -271,7 +261,7 @@ class FailureGroupAdmin(ReadOnlyAdmin):
 
 
 class CircuitForm(FormPage[Circuit]):
-    """The page of a circuit: whether the engine is called, why not, and what waits for it."""
+    """The page of a circuit, with the jobs that wait for the engine."""
 
     before = "operator/circuits/circuit.html"
 
@@ -315,7 +305,7 @@ class CloseCircuit(RowAction[Circuit]):
 class CircuitAdmin(ReadOnlyAdmin):
     """Circuits, open ones first. Operators can send a probe or close a circuit."""
 
-    list_display = ("engine", "work", "how", "since_when", "why_open", "held_jobs", "failed_at", "tried_at")
+    list_display = ("engine", "work", "state_label", "since_when", "last_error", "held_jobs", "failed_at", "probe_at")
     sortable_by = ()
     ordering = ("-state", "engine", "work")
     actions = ("try_now", "close")
@@ -329,15 +319,15 @@ class CircuitAdmin(ReadOnlyAdmin):
         button="Close these circuits",
         warning="Their engines are called as usual again, and all held jobs become due.",
     )
-    how = column("state", "State", label={"closed": "success", "open": "danger"})
-    since_when = column("since", "Since", one_line)
-    failed_at = column("last_failure_at", "Last failure", one_line)
+    state_label = column("state", "State", label={"closed": "success", "open": "danger"})
+    since_when = column("since", "Since", time_cell)
+    failed_at = column("last_failure_at", "Last failure", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_held()  # type: ignore[no-any-return]
 
     @admin.display(description="Last error")
-    def why_open(self, circuit: Circuit) -> str:
+    def last_error(self, circuit: Circuit) -> str:
         return format_html('<span class="rem-op-cell">{}</span>', circuit.error or "–")
 
     @admin.display(description="Held jobs")
@@ -348,5 +338,5 @@ class CircuitAdmin(ReadOnlyAdmin):
         return format_html('<a class="rem-link" href="{}">{}</a>', url, circuit.held)
 
     @admin.display(description="Next test call")
-    def tried_at(self, circuit: Circuit) -> str:
-        return one_line(circuit.next_probe_at if circuit.is_open else None)
+    def probe_at(self, circuit: Circuit) -> str:
+        return time_cell(circuit.next_probe_at if circuit.is_open else None)

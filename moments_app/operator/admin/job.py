@@ -1,11 +1,11 @@
-"""The list of jobs, the page of a job, the actions to retry and cancel it, and the list of schedules."""
+"""The list of jobs, the page of a job, and the list of schedules."""
 
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import django_q.admin  # noqa: F401 (which has registered what is withdrawn below)
+import django_q.admin  # noqa: F401 (registers the models that are unregistered below)
 from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Model, QuerySet
@@ -17,13 +17,11 @@ from django_q.models import Failure, Schedule, Success
 from unfold.decorators import display
 
 from memoryproject.schedules import PAUSED, UnknownSchedule, is_late, schedule_named, with_runs
-from moments_app.jobs.steer import cancel
+from moments_app.jobs.runner import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
-from moments_app.operator.admin.filters import TitleFilter
-from sessions_app.admin.actors import with_key_names
-from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
-from sessions_app.admin.event import WRITTEN
+from sessions_app.admin.base import LogAdmin, NewestValuesFilter, ReadOnlyAdmin, RequestedAdmin, time_cell
+from sessions_app.admin.event import FORMATTERS
 from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.models import Session, UserProfile
@@ -54,13 +52,13 @@ STATES: dict[str, tuple[str, Callable[[JobQuerySet], JobQuerySet]]] = {
     "skipped": ("Skipped or cancelled", lambda jobs: jobs.filter(status=Job.Status.SKIPPED)),
 }
 COUNTED = 100  # maximum failed jobs to count
-LEFT_SHOWN = 50  # maximum rows of each kind to show
+ROWS_SHOWN = 50  # maximum rows of each kind to show
 CALLS_SHOWN = 200
 # For each process, the session's field with the last processed turn.
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarized_to"}
-FOR_EVER = -1  # value of `Schedule.repeats`
+UNLIMITED = -1  # value of `Schedule.repeats`
 
-WRITTEN["process"] = title_of
+FORMATTERS["process"] = title_of
 
 
 def state_of(job: Job) -> str:
@@ -82,24 +80,24 @@ class JobForm(FormPage[Job]):
         calls = job.engine_calls.select_related("prompt_version__resource")
         return {
             "job": job,
-            "asked_by": named_actor(job.requested_by, getattr(job, "key_name", "")),
+            "requested_by": named_actor(job.requested_by, getattr(job, "key_name", "")),
             "state": state_of(job),
             "may_change": self.admin.has_steer_permission(self.request),
             "max_attempts": settings.JOBS.max_attempts,
             "params": _json(job.params),
             "calls": self.seen(calls).order_by("id")[:CALLS_SHOWN],
-            "left": list(self._left()),
+            "created": list(self._created()),
             "result": _json(job.result),
             "unread": unread_turns(job),
-            "left_shown": LEFT_SHOWN,
+            "rows_shown": ROWS_SHOWN,
         }
 
-    def _left(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
+    def _created(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
         """Yield pairs of a table's title and the rows created by the job, each row with its URL."""
         for table in (each.model for each in declared() if each.made_by and admin.site.is_registered(each.model)):
             if any(column.name == "job" for column in table._meta.concrete_fields):
-                made = self.seen(table._default_manager.filter(job=self.row)).order_by("pk")
-                if rows := [(change_url(row), row) for row in made[:LEFT_SHOWN]]:
+                created = self.seen(table._default_manager.filter(job=self.row)).order_by("pk")
+                if rows := [(change_url(row), row) for row in created[:ROWS_SHOWN]]:
                     yield capfirst(str(table._meta.verbose_name_plural)), rows
 
 
@@ -138,31 +136,41 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if value else ""
 
 
-def failed_jobs(request: HttpRequest) -> str:
-    """Return the number of failed jobs for the sidebar, or an empty string if there are none."""
+def failed_count(request: HttpRequest) -> str:
+    """Return the number of failed jobs for the sidebar. Blank if there are none."""
     number = Job.objects.filter(status=Job.Status.FAILED)[:COUNTED].count()
     return f"{COUNTED - 1}+" if number == COUNTED else str(number or "")
 
 
+class TitleFilter(NewestValuesFilter):
+    """A filter that shows the titles of the processes or purposes in a field."""
+
+    title_of: Callable[[str], str] = staticmethod(title_of)
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        every, *values = super().choices(changelist)
+        yield every
+        yield from ({**each, "display": self.title_of(str(each["display"]))} for each in values)
+
+
 class StateFilter(admin.SimpleListFilter):
-    title = "state"
-    parameter_name = "state"
+    title = parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(name, title) for name, (title, _) in STATES.items()]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        _, narrowed = STATES.get(self.value() or "", ("", lambda jobs: jobs))
-        return narrowed(queryset)
+        _, with_state = STATES.get(self.value() or "", ("", lambda jobs: jobs))
+        return with_state(queryset)
 
 
 @admin.register(Job)
-class JobAdmin(LogAdmin):
+class JobAdmin(RequestedAdmin, LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
-    list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
+    list_display = ("process_title", "state", "about", "reason", "queued", "duration", "requested")
     list_filter = (StateFilter, ("process", TitleFilter))
-    tells_of_people = False
+    shows_personal_data = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
     open_lookups = (
@@ -191,13 +199,9 @@ class JobAdmin(LogAdmin):
         button="Cancel these jobs",
         warning="Queued and running jobs end as cancelled, and their results are discarded.",
     )
-    asked_at = column("queued_at", "Queued", one_line)
+    queued = column("queued_at", "Queued", time_cell)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
-        return named
-
-    def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
+    def search(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
         """Find jobs by job id, or by the prefix of a `user_id` or `session_id`. These searches use indexes."""
         digits = term.replace("-", "")
         if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
@@ -207,7 +211,7 @@ class JobAdmin(LogAdmin):
         return rows.filter(user__in=list(people)) | rows.filter(session__in=list(sessions))
 
     @admin.display(description="Process")
-    def what(self, job: Job) -> str:
+    def process_title(self, job: Job) -> str:
         return format_html('<span title="{}">{}</span>', job.process, job.title)
 
     @display(description="State", label=STATE_LABELS)  # type: ignore[untyped-decorator]
@@ -221,19 +225,18 @@ class JobAdmin(LogAdmin):
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
     @admin.display(description="By")
-    def asked_by(self, job: Any) -> str:
-        return format_html(
-            '<span class="rem-op-cell rem-op-narrow">{}</span>', named_actor(job.requested_by, job.key_name)
-        )
+    def requested(self, job: Any) -> str:
+        actor = named_actor(job.requested_by, job.key_name)
+        return format_html('<span class="rem-op-cell rem-op-narrow">{}</span>', actor)
 
     @admin.display(description="Duration")
-    def took(self, job: Job) -> str:
+    def duration(self, job: Job) -> str:
         if job.started_at is None or job.finished_at is None:
             return "–"
         return f"{(job.finished_at - job.started_at).total_seconds():,.1f} s"
 
     @admin.display(description="Error or reason")
-    def why(self, job: Job) -> str:
+    def reason(self, job: Job) -> str:
         reason = job.error or job.result.get("reason", "")
         return format_html('<span class="rem-op-cell">{}</span>', Truncator(reason).chars(120))
 
@@ -246,12 +249,12 @@ for model in (Failure, Schedule, Success):
 class ScheduleAdmin(ReadOnlyAdmin):
     """Schedules. The code defines them; operators can pause and resume them."""
 
-    list_display = ("what", "does", "every", "state", "last_time", "next_time")
-    fields = readonly_fields = ("does", "every", "state", "last_time", "next_time")
+    list_display = ("title", "purpose", "frequency", "state", "last_time", "next_time")
+    fields = readonly_fields = ("purpose", "frequency", "state", "last_time", "next_time")
     ordering = ("name",)
     actions = ("pause", "resume")
-    last_time = column("last_run", "Last run", one_line)
-    next_time = column("next_run", "Next run", one_line)
+    last_time = column("last_run", "Last run", time_cell)
+    next_time = column("next_run", "Next run", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return with_runs(super().get_queryset(request))
@@ -262,7 +265,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Resume selected schedules", permissions=["steer"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._set_repeats(request, queryset, FOR_EVER, "Resumed.")
+        self._set_repeats(request, queryset, UNLIMITED, "Resumed.")
 
     def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, entry: str) -> None:
         for schedule in queryset.exclude(repeats=repeats):
@@ -272,11 +275,11 @@ class ScheduleAdmin(ReadOnlyAdmin):
             messages.success(request, f"{schedule.name}: {entry}")
 
     @admin.display(description="Schedule", ordering="name")
-    def what(self, schedule: Any) -> str:
+    def title(self, schedule: Any) -> str:
         return format_html('<span title="{}">{}</span>', schedule.name, title_of(schedule.name))
 
     @admin.display(description="Purpose")
-    def does(self, schedule: Any) -> str:
+    def purpose(self, schedule: Any) -> str:
         try:
             import_string(schedule.func)
             return schedule_named(schedule.name).does
@@ -284,7 +287,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
             return "The function of this schedule no longer exists. Run manage.py migrate to update the schedules."
 
     @admin.display(description="Frequency")
-    def every(self, schedule: Any) -> str:
+    def frequency(self, schedule: Any) -> str:
         if schedule.schedule_type == Schedule.MINUTES:
             return f"every {schedule.minutes} min"
         return f"{schedule.get_schedule_type_display().lower()} at {schedule.next_run:%H:%M} UTC"

@@ -1,6 +1,6 @@
-"""The list of moments, the page of a moment next to its source turns, and the chain of a person's moments.
+"""The list of moments, the page of a moment, and the timeline of a person's moments.
 
-The chain uses keyset pagination. A page starts at a moment, so all pages cost the same.
+The timeline uses keyset pagination. A page starts at a moment, so all pages cost the same.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,13 +20,13 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from moments_app.models import EngineCall, Moment
-from moments_app.models.moment import CHAIN_ORDER, WRITTEN, MomentQuerySet
+from moments_app.models.moment import CHAIN_ORDER, EPISODE_FIELDS, MomentQuerySet
 from moments_app.moments.delete import delete_moment
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.transcript import entries
 from sessions_app.admin.access_log import people_of
-from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by
-from sessions_app.admin.links import CHIPS, link_column, list_url, titled
+from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by_any
+from sessions_app.admin.links import MAX_CHIPS, link_column, list_url, name_with_gist
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
 
@@ -34,45 +34,25 @@ LATER = 8  # moments after the open one
 EARLIER = 16  # moments before the open one
 PAGE = 25
 GAP = timedelta(hours=1)
-HUES = 8  # number of colors for sessions
-NODE = 22  # position of a row's node, in pixels from the top
+HUES = 8  # number of session colors in tokens.css
 SOURCE_TURNS = 200
 CALLS_SHOWN = 5
 CORRECTIONS_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Span:
-    """A part of a vertical line within a row, in SVG coordinates."""
-
-    top: str
-    bottom: str
-
-
-ABOVE, BELOW, THROUGH = Span("0", str(NODE)), Span(str(NODE), "100%"), Span("0", "100%")
-
-
-@dataclass(frozen=True)
 class Step:
-    """A row of the chain.
+    """A row of the timeline.
 
     Args:
-        is_open: whether the moment is shown next to its source turns.
         begins_session: whether the row is the first one shown, or the row above has another session.
-        from_later, to_earlier: whether to draw lines to the rows above and below, because the moments are linked.
         gap: the time between this moment and the one below; blank if it is short.
-        lane: the row's part of the line between the open moment and the moments linked to it; None for no line.
-        is_linked: whether this moment and the open one are linked.
     """
 
     moment: Moment
     is_open: bool
     begins_session: bool
-    from_later: bool
-    to_earlier: bool
     gap: str
-    lane: Span | None
-    is_linked: bool
 
     @property
     def hue(self) -> int:
@@ -80,13 +60,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class ChainSection:
-    """A section of a person's chain, newest moments first.
+class TimelineSection:
+    """A section of a person's timeline, newest moments first.
 
     Args:
-        moments: the shown moments, plus one more at each end if the chain continues there.
+        moments: the shown moments, plus one more at each end if the timeline continues there.
         first, end: the half-open range of the shown moments in `moments`.
-        opened: the open moment, if any.
     """
 
     moments: Sequence[Moment]
@@ -100,23 +79,23 @@ class ChainSection:
 
     @property
     def later(self) -> Moment | None:
-        """The first shown moment, or None if there are no later ones."""
+        """The first shown moment if others are later, otherwise None."""
         return self.moments[self.first] if 0 < self.first < self.end else None
 
     @property
     def earlier(self) -> Moment | None:
-        """The last shown moment, or None if there are no earlier ones."""
+        """The last shown moment if others are earlier, otherwise None."""
         return self.moments[self.end - 1] if self.first < self.end < len(self.moments) else None
 
     @property
     def next(self) -> Moment | None:
-        return self._beside(-1)
+        return self._neighbor(-1)
 
     @property
     def previous(self) -> Moment | None:
-        return self._beside(1)
+        return self._neighbor(1)
 
-    def _beside(self, distance: int) -> Moment | None:
+    def _neighbor(self, distance: int) -> Moment | None:
         if self.opened is None:
             return None
         position = self.moments.index(self.opened) + distance
@@ -124,69 +103,40 @@ class ChainSection:
 
     def _step(self, position: int) -> Step:
         moment = self.moments[position]
-        above = self.moments[position - 1] if position else None
+        above = self.moments[position - 1] if position > self.first else None
         below = self.moments[position + 1] if position + 1 < len(self.moments) else None
         return Step(
             moment=moment,
             is_open=moment == self.opened,
-            begins_session=position == self.first or above is None or _is_of_another_session(above, moment),
-            from_later=above is not None and moment.key in above.previous_moment_keys,
-            to_earlier=below is not None and below.key in moment.previous_moment_keys,
+            begins_session=above is None or above.source_session_id != moment.source_session_id,
             gap=_gap(below, moment) if below else "",
-            lane=self._lane(position),
-            is_linked=position in self._linked,
         )
 
-    @cached_property
-    def _linked(self) -> set[int]:
-        """The positions of the moments linked to or from the open one."""
-        if self.opened is None:
-            return set()
-        named, key = self.opened.previous_moment_keys, self.opened.key
-        return {n for n, m in enumerate(self.moments) if m.key in named or key in m.previous_moment_keys}
 
-    def _lane(self, position: int) -> Span | None:
-        if self.opened is None or not self._linked:
-            return None
-        ends = {*self._linked, self.moments.index(self.opened)}
-        if not min(ends) <= position <= max(ends):
-            return None
-        return BELOW if position == min(ends) else ABOVE if position == max(ends) else THROUGH
-
-
-def around(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Return the section around a moment, with this moment open.
-
-    Args:
-        until: the maximum end of later moments; None for no limit.
-    """
-    later = list(_by(until).later_than(moment)[: LATER + 1])
+def around(moment: Moment, until: datetime | None = None) -> TimelineSection:
+    """Return the section around a moment, which is open. Later moments end no later than `until`."""
+    later = list(_until(until).later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
     chain = [*reversed(later), moment, *earlier]
-    return ChainSection(chain, max(len(later) - LATER, 0), len(chain) - max(len(earlier) - EARLIER, 0), moment)
+    return TimelineSection(chain, max(len(later) - LATER, 0), len(chain) - max(len(earlier) - EARLIER, 0), moment)
 
 
-def earlier_than(moment: Moment, until: datetime | None = None) -> ChainSection:
+def earlier_than(moment: Moment, until: datetime | None = None) -> TimelineSection:
     chain = [moment, *_shown().earlier_than(moment)[: PAGE + 1]]
-    return ChainSection(chain, 1, min(len(chain), PAGE + 1))
+    return TimelineSection(chain, 1, min(len(chain), PAGE + 1))
 
 
-def later_than(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Return the section after a moment, up to `until`."""
-    later = list(_by(until).later_than(moment)[: PAGE + 1])
-    return ChainSection([*reversed(later), moment], max(len(later) - PAGE, 0), len(later))
+def later_than(moment: Moment, until: datetime | None = None) -> TimelineSection:
+    later = list(_until(until).later_than(moment)[: PAGE + 1])
+    return TimelineSection([*reversed(later), moment], max(len(later) - PAGE, 0), len(later))
 
 
 def _shown() -> MomentQuerySet:
     return Moment.objects.select_related("source_session").defer("search_vector", "detail")
 
 
-def _by(until: datetime | None) -> MomentQuerySet:
+def _until(until: datetime | None) -> MomentQuerySet:
     return _shown().filter(ends_at__lte=until) if until else _shown()
-
-
-def _is_of_another_session(above: Moment, moment: Moment) -> bool:
-    return above.source_session_id != moment.source_session_id
 
 
 def _gap(below: Moment, moment: Moment) -> str:
@@ -198,7 +148,7 @@ SECTIONS = {"at": around, "before": earlier_than, "after": later_than}  # keyed 
 
 
 class MomentForm(FormPage[Moment]):
-    """The moments before and after a moment, its turns, and the job that created it."""
+    """The page of a moment: its neighbors, its source turns, and the job that created it."""
 
     before, after = "operator/moments/neighbors.html", "operator/moments/source.html"
 
@@ -208,7 +158,7 @@ class MomentForm(FormPage[Moment]):
         corrections = LogEntry.objects.filter(
             content_type=ContentType.objects.get_for_model(Moment), object_id=str(moment.pk)
         )
-        return read(self, moment) | {
+        return reading_context(self, moment) | {
             "is_fullwidth": "1",
             "next_moment": Moment.objects.later_than(moment).first(),
             "calls": self.seen(calls)[:CALLS_SHOWN],
@@ -222,10 +172,10 @@ class MomentReading(RowView[Moment]):
     route, name = "<int:pk>/reading/", "reading"
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        return render(request, "operator/moments/reading.html", read(self, self.row))
+        return render(request, "operator/moments/reading.html", reading_context(self, self.row))
 
 
-class Chain(OperatorPage):
+class Timeline(OperatorPage):
     """A person's moments as a timeline, around the requested moment or the newest."""
 
     route, name = "chain/<int:user_pk>/", "chain"
@@ -244,15 +194,14 @@ class Chain(OperatorPage):
         if as_of.time:
             moments = moments.filter(ends_at__lte=as_of.time)
         newest, oldest = moments.first(), moments.last()
-        section = self._section_asked_for(moments, as_of.time) or (around(newest, as_of.time) if newest else None)
+        section = self._requested_section(moments, as_of.time) or (around(newest, as_of.time) if newest else None)
         shown = {"person": self.person, "newest": newest, "oldest": oldest, "section": section, "as_of": as_of}
-        return shown | (read(self, section.opened) if section and section.opened else {})
+        return shown | (reading_context(self, section.opened) if section and section.opened else {})
 
     def people(self) -> Collection[int]:
         return people_of(self.person)
 
-    def _section_asked_for(self, moments: MomentQuerySet, until: datetime | None) -> ChainSection | None:
-        """Return the section requested in the URL, or None if the URL contains no such section."""
+    def _requested_section(self, moments: MomentQuerySet, until: datetime | None) -> TimelineSection | None:
         for name, section in SECTIONS.items():
             pk = self.number(name)
             if pk is not None and (moment := moments.filter(pk=pk).first()):
@@ -260,7 +209,7 @@ class Chain(OperatorPage):
         return None
 
 
-def read(view: OperatorView, moment: Moment) -> dict[str, Any]:
+def reading_context(view: OperatorView, moment: Moment) -> dict[str, Any]:
     """Return the template context for a moment, with previous moments and the source turns visible to the operator."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
@@ -291,7 +240,7 @@ class EmotionFilter(TagFilter):
 class MomentAdmin(PageAdmin):
     """Moments, which operators can search and correct."""
 
-    list_display = ("told", "topics", "period", "user_link", "session_link", "engine")
+    list_display = ("gist", "topics", "period", "user_link", "session_link", "engine")
     session_link = link_column("source_session", "Session")
     list_filter = (UserFilter, TopicFilter, EmotionFilter, CategoryFilter, ("starts_at", DaysFilter))
     search_fields = ("key",)
@@ -302,11 +251,10 @@ class MomentAdmin(PageAdmin):
         "No moments yet. Jobs write them from older turns. To write them now, press Build moments in a session."
     )
     may_add = False
-    date_hierarchy = None
     form_page = MomentForm
-    views = (Chain, MomentReading)
+    views = (Timeline, MomentReading)
     delete_confirmation_template = "operator/moments/delete.html"
-    fields = (*WRITTEN, "category")
+    fields = (*EPISODE_FIELDS, "category")
 
     class Media:
         js = ("operator/walk.js",)
@@ -321,9 +269,11 @@ class MomentAdmin(PageAdmin):
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
-    def found(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
+    def search(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
         by_words = rows.filter(pk__in=Moment.objects.matching(term).values("pk"))
-        return found_by(rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term))
+        return found_by_any(
+            rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term)
+        )
 
     def delete_model(self, request: HttpRequest, obj: Moment) -> None:
         delete_moment(obj, actor=actor_of(request))
@@ -333,15 +283,13 @@ class MomentAdmin(PageAdmin):
             self.delete_model(request, moment)
 
     @admin.display(description="Moment", ordering="key")
-    def told(self, moment: Moment) -> SafeString:
-        return titled(moment.key, moment.summary)
+    def gist(self, moment: Moment) -> SafeString:
+        return name_with_gist(moment.key, moment.summary)
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> SafeString:
-        tags = moment.topic_tags[:CHIPS]
-        links = format_html_join(
-            " ", '<a class="rem-tag" href="{}">{}</a>', ((list_url(Moment, topic=tag), tag) for tag in tags)
-        )
+        tags = ((list_url(Moment, topic=tag), tag) for tag in moment.topic_tags[:MAX_CHIPS])
+        links = format_html_join(" ", '<a class="rem-tag" href="{}">{}</a>', tags)
         return format_html('<span class="rem-tags">{}</span>', links)
 
     @admin.display(description="When", ordering="starts_at")

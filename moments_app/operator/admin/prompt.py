@@ -1,8 +1,4 @@
-"""The list of prompts, their editor, the comparison of versions, and the activation of a version.
-
-For each purpose, a help text in the editor explains when the prompt is used, what the engine receives, and what it
-returns.
-"""
+"""The list of prompts, their editor, the comparison of versions, and the activation of a version."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,20 +16,17 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from pydantic import BaseModel
 
-from moments_app.engines.calls.consolidation import ConsolidationAnswer
-from moments_app.engines.calls.digest import DigestAnswer
 from moments_app.engines.calls.formation import FormationShape
 from moments_app.engines.calls.moments import SHOWN_MOMENTS, MomentAnswer
-from moments_app.engines.calls.recall_query import QueryAnswer
-from moments_app.engines.calls.summary import SummaryAnswer
+from moments_app.engines.calls.texts import ConsolidationAnswer, DigestAnswer, QueryAnswer, SummaryAnswer
 from moments_app.engines.transcript import instructions
 from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.operator.admin.filters import TitleFilter
+from moments_app.operator.admin.job import TitleFilter
 from moments_app.operator.diff import DiffLine, line_diff
 from moments_app.prompts import (
+    BLANK_PROMPT,
     MAX_CHARS,
-    NO_WORD,
     NotApproved,
     activate_version,
     needs_second_editor,
@@ -67,10 +60,10 @@ class AnswerField:
 
 @dataclass(frozen=True)
 class PromptHelp:
-    """The text next to the editor.
+    """The help next to the editor.
 
     Args:
-        use: the use of the prompt.
+        use: what the prompt is for.
         given: what the engine receives in addition to the prompt.
         fields: the fields of the answer.
         rules: the rules that follow the prompt; blank if no engine reads the prompt.
@@ -83,14 +76,17 @@ class PromptHelp:
 
 
 def help_for(purpose: str) -> PromptHelp:
-    use, given, answer = _KNOWN[purpose]
-    largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
-    lines = [line.format(tokens=largest) for line in given]
+    use, given, answer = _HELP[purpose]
+    lines = [line.format(tokens=f"{settings.MOMENT_BUILDER.max_input_tokens:,}") for line in given]
+    if answer is None:
+        return PromptHelp(use, lines, [], "")
+    schema = answer.model_json_schema()
     rules = instructions("", has_turns=purpose != Purpose.STREAM_CONSOLIDATION).strip()
-    return PromptHelp(use, lines, list(_fields(answer)) if answer else [], rules if answer else "")
+    return PromptHelp(use, lines, list(_fields(schema, schema.get("$defs", {}), "")), rules)
 
 
-_KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
+# For each purpose: what the prompt is for, what the engine receives, and the schema of the answer.
+_HELP: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.MOMENT_BUILDER: (
         "Divides older turns of a session into moments.",
         [
@@ -147,16 +143,11 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
 }
 
 
-def _fields(answer: type[BaseModel]) -> Iterator[AnswerField]:
-    schema = answer.model_json_schema()
-    return _described(schema, schema.get("$defs", {}), "")
-
-
-def _described(part: dict[str, Any], parts: dict[str, Any], within: str) -> Iterator[AnswerField]:
-    for name, field in part["properties"].items():
-        yield AnswerField(f"{within}{name}", _limit(field), field.get("description", ""))
-        if nested := parts.get(field.get("items", {}).get("$ref", "").rpartition("/")[2]):
-            yield from _described(nested, parts, f"{within}{name} › ")
+def _fields(schema: dict[str, Any], definitions: dict[str, Any], parents: str) -> Iterator[AnswerField]:
+    for name, field in schema["properties"].items():
+        yield AnswerField(f"{parents}{name}", _limit(field), field.get("description", ""))
+        if nested := definitions.get(field.get("items", {}).get("$ref", "").rpartition("/")[2]):
+            yield from _fields(nested, definitions, f"{parents}{name} › ")
 
 
 def _limit(field: dict[str, Any]) -> str:
@@ -173,7 +164,7 @@ class TextForm(forms.Form):
     def clean_content(self) -> str:
         content: str = self.cleaned_data["content"]
         if not content.strip():
-            raise forms.ValidationError(NO_WORD)
+            raise forms.ValidationError(BLANK_PROMPT)
         return normalize_newlines(content)
 
 
@@ -200,22 +191,21 @@ class PromptPage(RowPage[PromptResource]):
         """Return the context for a page of versions, newest first, without their texts."""
         before = self.number("before")
         calls = EngineCall.objects
-        versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
+        versions = calls.with_dropped(calls.with_invalid_answers(self.row.versions.defer("content")))
         if before is not None and before <= MAX_NUMBER:
             versions = versions.filter(number__lt=before)
         found, last = first_of(versions, VERSIONS)
         since = timezone.now() - timedelta(days=JUNK_DAYS)
-        junk = calls.junk_by_day(found, since)
+        junk = calls.dropped_by_day(found, since)
         return {"versions": found, "older": last.number if last else None, "junk": junk, "junk_days": JUNK_DAYS}
 
     def go_back(self, version: PromptVersion | None = None) -> HttpResponseRedirect:
-        """Redirect to the editor with this version."""
         query = {"version": version.number} if version else {}
         return HttpResponseRedirect(page_url(self.row, "change", self.row.pk, **query))
 
 
 class PromptEditor(PromptPage):
-    """The editor and the data around it. The prompt's own row isn't edited, so this is not a Django admin form."""
+    """The editor of a prompt, with help, the versions, and the latest changes."""
 
     template_name = "operator/prompts/editor.html"
 
@@ -223,20 +213,12 @@ class PromptEditor(PromptPage):
         return self.editor()
 
     def editor(self, form: VersionForm | None = None, *, status: int = 200, **more: Any) -> HttpResponse:
-        """Render the page.
-
-        Args:
-            form: the submitted form, if it has errors. None to start with the requested, active or newest version.
-        """
+        """Render the page with a form that has errors, or with the requested, active or newest version."""
         newest = self.row.versions.first()
-        shown = self._version_asked_for() or self.row.active_version or newest
+        shown = self._requested_version() or self.row.active_version or newest
         initial = {"content": shown.content if shown else "", "after": newest.number if newest else 0}
-        around = {
-            "shown": shown,
-            "form": form or VersionForm(initial=initial),
-            "tokens": estimate_tokens(shown.content) if shown else 0,
-        }
-        return self.page(status=status, **around | more)
+        form, tokens = form or VersionForm(initial=initial), estimate_tokens(shown.content) if shown else 0
+        return self.page(status=status, **{"shown": shown, "form": form, "tokens": tokens} | more)
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | {"help": help_for(self.row.purpose), "changes": self._changes()}
@@ -245,7 +227,7 @@ class PromptEditor(PromptPage):
             shown |= panel.context(self)
         return shown
 
-    def _version_asked_for(self) -> PromptVersion | None:
+    def _requested_version(self) -> PromptVersion | None:
         number = self.number("version")
         if number is None or number > MAX_NUMBER:
             return None
@@ -273,7 +255,7 @@ class Panel:
 PANELS: list[Panel] = []
 
 
-class ChangesVersions(PromptEditor):
+class VersionAction(PromptEditor):
     """An action of the editor that adds or activates a version."""
 
     permission = "change"
@@ -282,18 +264,17 @@ class ChangesVersions(PromptEditor):
     def has_permission(self) -> bool:
         return bool(self.admin.has_change_permission(self.request, self.row))
 
-    def try_to_put_in_force(self, version: PromptVersion) -> None:
+    def activate(self, version: PromptVersion) -> None:
         """Activate a version, starting with the next job, or report why this is not possible."""
         try:
             with transaction.atomic():
                 activate_version(version, by=self.actor)
-                number = version.number
-                self.log(self.row, f"Activated version {number}.", f"Version {number} is active.")
+                self.log(self.row, f"Activated version {version.number}.", f"Version {version.number} is active.")
         except NotApproved as error:
             messages.error(self.request, str(error))
 
 
-class AddVersion(ChangesVersions):
+class AddVersion(VersionAction):
     """Store the editor's text as a new version, and activate it on request."""
 
     route, name = "<path:pk>/versions/", "add_version"
@@ -303,43 +284,41 @@ class AddVersion(ChangesVersions):
         if not form.is_valid():
             return self.editor(form, status=400)
         try:
-            version = self._added(form)
+            version = self._add(form)
         except NewerVersion as error:
             again = VersionForm(request.POST.dict() | {"after": str(error.newest.number)})
-            missed = self._missed(form.cleaned_data["after"], error.newest)
-            return self.editor(again, status=409, newer=error, missed=missed)
+            hunks = self._changes_since(form.cleaned_data["after"], error.newest)
+            return self.editor(again, status=409, newer=error, newer_hunks=hunks)
         messages.success(request, f"Saved as version {version.number}.")
         if "activate" in request.POST:
-            self.try_to_put_in_force(version)
+            self.activate(version)
         return self.go_back(version)
 
     @transaction.atomic
-    def _added(self, form: VersionForm) -> PromptVersion:
-        written, resource = form.cleaned_data, self.row
-        note, after = written["note"], written["after"]
-        version = resource.add_version(written["content"], created_by=self.actor, note=note, after=after)
-        self.admin.log_change(self.request, resource, f"Saved version {version.number}.")
+    def _add(self, form: VersionForm) -> PromptVersion:
+        version = self.row.add_version(**form.cleaned_data, created_by=self.actor)
+        self.admin.log_change(self.request, self.row, f"Saved version {version.number}.")
         return version
 
-    def _missed(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
-        """Return the diff between the newest version when the editor was opened and the newest version now."""
+    def _changes_since(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
+        """Return the diff between the version that was the newest when the editor was opened, and the newest now."""
         before = self.row.versions.filter(number=opened).first()
         return line_diff(before.content if before else "", newest.content)
 
 
-class ActivateVersion(ChangesVersions):
+class ActivateVersion(VersionAction):
     """Activate a version."""
 
     route, name = "<path:pk>/activate/<int:number>/", "activate"
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         version = get_object_or_404(self.row.versions, number=self.kwargs["number"])
-        self.try_to_put_in_force(version)
+        self.activate(version)
         return self.go_back(version)
 
 
 class CompareVersions(PromptPage):
-    """The page that compares two versions."""
+    """The comparison of two versions."""
 
     route, name = "<path:pk>/compare/", "compare"
     template_name = "operator/prompts/compare.html"
@@ -365,11 +344,7 @@ class PromptResourceAdmin(PageAdmin):
     may_delete = False  # moments refer to the version that created them
     change_page = PromptEditor
     address = column("uri", "Address", ordering="uri")
-    views = (
-        AddVersion,
-        ActivateVersion,
-        CompareVersions,
-    )
+    views = (AddVersion, ActivateVersion, CompareVersions)
 
     @admin.display(description="Active version", empty_value="none")
     def version(self, prompt: PromptResource) -> int | None:

@@ -1,8 +1,4 @@
-"""The list of releases, and the pages of candidates.
-
-A release is an item learned from some people and shared with others. On a candidate's page, an operator rewords and
-releases the item.
-"""
+"""The list of releases, and the pages of candidates, on which an operator rewords and releases an item."""
 
 from collections.abc import Collection, Sequence
 from functools import cached_property, partial
@@ -20,8 +16,8 @@ from unfold.decorators import display
 from moments_app.models import MemoryAtom, Release, ReleaseSource
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
-    LONGEST,
-    PEOPLE,
+    MAX_PEOPLE,
+    MAX_WORDING,
     CannotRelease,
     account_ages,
     agent_of,
@@ -45,24 +41,25 @@ SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates per page
 COUNTED = 1_000  # maximum number of people, and of candidates, to count
 LISTED = 10  # maximum ages of accounts to list
-WAITING, KEPT = "candidates-waiting", 30  # cache key of the number of candidates, and seconds to cache it
+WAITING, CACHE_SECONDS = "candidates-waiting", 30  # cache key of the number of candidates, and seconds to cache it
 STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors of states
 
 
 class WordingForm(forms.Form):
-    wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
+    wording = forms.CharField(max_length=MAX_WORDING, widget=forms.Textarea)
     note = forms.CharField(max_length=2_000, required=False)
 
 
-def waiting(request: HttpRequest) -> str:
-    """Return the number of pending candidates for the sidebar, or an empty string if there are none."""
-    number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
+def pending_count(request: HttpRequest) -> str:
+    """Return the number of pending candidates for the sidebar. Blank if there are none."""
+    count = MemoryAtom.objects.to_review()[: COUNTED + 1].count
+    number: int = cache.get_or_set(_waiting_key(), count, CACHE_SECONDS) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 
 
 def pending_page(request: HttpRequest) -> str:
     """Return the URL of the pending decisions. Blank if there are none, or if the operator may not see them."""
-    is_shown = request.user.has_perm(SEE_ITEMS) and bool(waiting(request))
+    is_shown = request.user.has_perm(SEE_ITEMS) and bool(pending_count(request))
     return page_url(Release, Candidates.name) if is_shown else ""
 
 
@@ -70,35 +67,31 @@ def _waiting_key() -> str:
     return WAITING + scope_key()
 
 
-def _number_waiting() -> int:
-    return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
-
-
 def audience(agent_id: str, application: int) -> str:
     """Return a description of who sees a shard: the users of one agent, or of all agents of an application."""
-    talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
+    users: QuerySet[Any] = UserProfile.objects.filter(application=application)
     if agent_id:
         sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
-        talking = sessions.order_by().values("user").distinct()
-    number = talking[: COUNTED + 1].count()
+        users = sessions.order_by().values("user").distinct()
+    number = users[: COUNTED + 1].count()
     people = f"more than {COUNTED:,} people" if number > COUNTED else "1 person" if number == 1 else f"{number} people"
     return f"agent {agent_id}: {people} so far" if agent_id else f"every agent: {people} so far"
 
 
-def who_said_it(ages: Sequence[int]) -> str:
-    """Return a description of the people from whom an item was learned: their number, and the ages of their accounts.
+def learned_from(ages: Sequence[int]) -> str:
+    """Return a description of the people from whom an item was learned.
 
     Args:
-        ages: the ages in days, youngest first, as returned by `account_ages`.
+        ages: the ages of their accounts in days, youngest first, as returned by `account_ages`.
     """
     number = len(ages)
     if number == 0:
         return "Learned from a test person only."
     if number == 1:
         return f"Learned from 1 person; their account is {_days(ages)} old."
-    people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
-    whose = "their" if number <= LISTED else f"the {LISTED} youngest"
-    return f"Learned from {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
+    people = f"more than {MAX_PEOPLE}" if number > MAX_PEOPLE else str(number)
+    listed = "their" if number <= LISTED else f"the {LISTED} youngest"
+    return f"Learned from {people} people; {listed} accounts are {_days(ages[:LISTED])} old."
 
 
 def _days(ages: Sequence[int]) -> str:
@@ -137,7 +130,6 @@ class CandidateView(OperatorView):
 
     @cached_property
     def candidate(self) -> MemoryAtom:
-        """The candidate in the URL. Raise `Http404` if it is no longer in memory."""
         found = MemoryAtom.objects.active().candidates().select_related("stream", "user", "source_session")
         return get_object_or_404(found, pk=self.kwargs["candidate"])
 
@@ -152,7 +144,7 @@ class CandidateView(OperatorView):
 
 
 class ReleaseCandidate(CandidateView, OperatorPage):
-    """Show the messages of a candidate and who sent them, and edit the text to share."""
+    """A candidate with its source turns, and the form to reword and release it."""
 
     route, name, title = "waiting/<int:candidate>/", "candidate", "Release to others"
     template_name = "operator/releases/candidate.html"
@@ -169,7 +161,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
             "wording": self.request.POST.get("wording", atom.content),
             "audience": audience(agent_of(atom), atom.stream.application_pk),
             "others": matching_candidates(atom).exclude(pk=atom.pk)[:PAGE],
-            "who_said_it": who_said_it(account_ages(atom)),
+            "learned_from": learned_from(account_ages(atom)),
             "entries": entries(self.request, turns),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
@@ -179,13 +171,13 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = WordingForm(request.POST)
         if not form.is_valid():
-            return self.page(problem=f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+            return self.page(problem=f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
         try:
-            made = release(self.candidate, **form.cleaned_data, actor=self.actor)
+            new = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
             return self.page(problem=str(error))
-        whom = audience(made.stream.agent_id, made.stream.application_pk)
-        self.log(made, "Released.", f"Released to the users of {whom}.")
+        users = audience(new.stream.agent_id, new.stream.application_pk)
+        self.log(new, "Released.", f"Released to the users of {users}.")
         return self.next_page
 
 
@@ -210,13 +202,13 @@ class KeepPrivate(CandidateView):
 
 
 class ReleaseForm(FormPage[Release]):
-    """The page of a release: its audience, its sources, and possible actions."""
+    """The page of a release: its audience and its sources."""
 
     before = "operator/releases/release.html"
 
     @cached_property
     def sources(self) -> list[ReleaseSource]:
-        """The sources of the release, for operators who may see messages."""
+        """The sources, for operators who may see items."""
         found = self.row.sources.select_related("user", "atom")
         return list(found) if self.request.user.has_perm(SEE_ITEMS) else []
 
@@ -224,14 +216,14 @@ class ReleaseForm(FormPage[Release]):
         return [source.user_id for source in self.sources]
 
     def context(self) -> dict[str, Any]:
-        made = self.row
+        row = self.row
         return {
-            "release": made,
-            "audience": audience(made.stream.agent_id, made.stream.application_pk),
+            "release": row,
+            "audience": audience(row.stream.agent_id, row.stream.application_pk),
             "sources": self.sources,
-            "wider": made.wider.standing().select_related("stream"),
-            "replaced_by": made.replaced_by.first(),
-            "may_change": made.revoked_at is None and self.admin.has_steer_permission(self.request),
+            "wider": row.wider.standing().select_related("stream"),
+            "replaced_by": row.replaced_by.first(),
+            "may_change": row.revoked_at is None and self.admin.has_steer_permission(self.request),
         }
 
 
@@ -240,10 +232,10 @@ class RevokeRelease(RowAction[Release]):
 
     route, name, permission = "<int:pk>/revoke/", "revoke", "steer"
 
-    def change(self, made: Release) -> str:
+    def change(self, row: Release) -> str:
         message = "Revoked. Other people's contexts and searches no longer include it."
-        self.attempt(made, partial(revoke, made, actor=self.actor), log="Revoked.", message=message, about=str(made))
-        return change_url(made)
+        self.attempt(row, partial(revoke, row, actor=self.actor), log="Revoked.", message=message, about=str(row))
+        return change_url(row)
 
 
 class ExtendRelease(RowAction[Release]):
@@ -251,10 +243,10 @@ class ExtendRelease(RowAction[Release]):
 
     route, name, permission = "<int:pk>/extend/", "extend", "steer"
 
-    def change(self, made: Release) -> str:
+    def change(self, row: Release) -> str:
         message = "Released to the users of every agent."
-        self.attempt(made, partial(extend, made, actor=self.actor), log="Extended.", message=message)
-        return change_url(made)
+        self.attempt(row, partial(extend, row, actor=self.actor), log="Extended.", message=message)
+        return change_url(row)
 
 
 class RewordRelease(RowAction[Release]):
@@ -262,16 +254,15 @@ class RewordRelease(RowAction[Release]):
 
     route, name, permission = "<int:pk>/reword/", "reword", "steer"
 
-    def change(self, made: Release) -> str:
+    def change(self, row: Release) -> str:
         form = WordingForm(self.request.POST)
         if not form.is_valid():
-            messages.error(self.request, f"wording: enter the text to share, with at most {LONGEST:,} characters.")
-            return change_url(made)
-        again = partial(reword, made, **form.cleaned_data, actor=self.actor)
-        self.attempt(
-            made, again, log="Reworded.", message="Released with the new wording. The previous release is revoked."
-        )
-        return change_url(Release.objects.filter(replaces=made).first() or made)
+            messages.error(self.request, f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
+            return change_url(row)
+        message = "Released with the new wording. The previous release is revoked."
+        do = partial(reword, row, **form.cleaned_data, actor=self.actor)
+        self.attempt(row, do, log="Reworded.", message=message)
+        return change_url(Release.objects.filter(replaces=row).first() or row)
 
 
 @admin.register(Release)

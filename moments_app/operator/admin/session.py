@@ -1,4 +1,4 @@
-"""The lists of sessions, of rolling summaries, of receipts of served contexts, and of archives."""
+"""The lists of sessions, of rolling summaries, of served contexts, and of archives."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,19 +14,15 @@ from django.utils.text import capfirst
 from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
 
-from moments_app.context.layers import LAYERS
-from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.models import ContextReceipt, Summary
-from moments_app.operator.addresses import Pages
-from moments_app.operator.context_view import BAR, ShownLayer, shown_layers
-from moments_app.operator.views.context_preview import ContextPreview
+from moments_app.operator.views.context import ContextPreview, ReceiptForm, tokens_by_layer
 from moments_app.operator.views.retraction import RetractTurns
 from moments_app.operator.views.session import (
     BuildSession,
+    CompactSession,
     HoldSession,
     MoreTurns,
     RebuildSession,
-    RequestDigest,
     RetrySummary,
     SessionContexts,
     SessionDetails,
@@ -41,14 +37,12 @@ from moments_app.operator.views.session import (
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
-from sessions_app.admin.links import GIST, column, link_to, marked, titled, turn_url
-from sessions_app.admin.views import FormPage, actor_of
+from sessions_app.admin.links import GIST_CHARS, column, highlighted, link_to, name_with_gist, turn_url
+from sessions_app.admin.views import actor_of
 from sessions_app.models import Archive, Session
-from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.search import Mention, find_sessions
 
 STUCK = "stuck"
-LOOKED_AT = 30  # maximum turns to search for the answer to a context
 
 
 @admin.register(Session)
@@ -86,10 +80,11 @@ class SessionAdmin(PageAdmin):
         RebuildSession,
         RetractTurns,
         BuildSession,
-        RequestDigest,
+        CompactSession,
         SettleSession,
         HoldSession,
     )
+    readonly_fields = [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
     fieldsets = (
         (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"), "legal_hold")}),
         (
@@ -116,7 +111,7 @@ class SessionAdmin(PageAdmin):
 
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
-        return titled(session.session_id, getattr(session, "began", ""))
+        return name_with_gist(session.session_id, getattr(session, "began", ""))
 
     @display(  # type: ignore[untyped-decorator]
         description="Status", ordering="status", label={"active": "success", "cleared": "info"}
@@ -139,18 +134,12 @@ class SessionAdmin(PageAdmin):
         """Add a column with the matching turn if there is a search."""
         if not request.GET.get(SEARCH_VAR, "").strip():
             return super().get_list_display(request)
-        return ("name", _said_column(request), "person", "turns", "active_at", "state")
+        return ("name", _matching_turn_column(request), "person", "turns", "active_at", "state")
 
-    def found(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
-        said: Mapping[int, Mention | None] = find_sessions(rows, term)
-        request.said = said  # type: ignore[attr-defined]
-        return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(said))
-
-    # --- rights ---
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Make all fields read-only except title and legal hold."""
-        return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
+    def search(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
+        mentions: Mapping[int, Mention | None] = find_sessions(rows, term)
+        request.mentions = mentions  # type: ignore[attr-defined]
+        return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(mentions))
 
     def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
         """Save only edited fields, because counters may have changed in the meantime."""
@@ -161,28 +150,25 @@ class SessionAdmin(PageAdmin):
 
 def _beginning() -> Coalesce:
     """Return an expression for the session's title, or otherwise the start of its first user turn."""
-    first = Func("user", "pk", Value(2 * GIST), function="first_words")
+    first = Func("user", "pk", Value(2 * GIST_CHARS), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
-def _said_column(request: HttpRequest) -> Callable[[Session], str]:
+def _matching_turn_column(request: HttpRequest) -> Callable[[Session], str]:
     """Return a list column with the first turn that matches the search."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Matching turn")
-    def said(session: Session) -> str:
-        found: Mention | None = getattr(request, "said", {}).get(session.pk)
+    def matching_turn(session: Session) -> str:
+        found: Mention | None = getattr(request, "mentions", {}).get(session.pk)
         if found is None:
             return ""
-        url = turn_url(session.pk, found.sequence)
-        return format_html(
-            '<span><a class="rem-link" href="{}">{}</a> {}</span>',
-            url,
-            capfirst(found.name),
-            marked(found.excerpt, words),
+        link = format_html(
+            '<a class="rem-link" href="{}">{}</a>', turn_url(session.pk, found.sequence), capfirst(found.name)
         )
+        return format_html("<span>{} {}</span>", link, highlighted(found.excerpt, words))
 
-    return said
+    return matching_turn
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -204,7 +190,8 @@ class StatusFilter(admin.SimpleListFilter):
 class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: their turns, their previous version, and their duration."""
 
-    list_display = ("told", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
+    list_display = ("window", "badge", "session_link", "user_link", "base_link", "sources", "duration", "created_at")
+    list_select_related = ("session", "user", "base")
     list_filter = (StatusFilter, UserFilter)
     open_lookups = ("session__id__exact", "user__id__exact")
     ordering = ("-id",)
@@ -216,79 +203,31 @@ class SummaryAdmin(ReadOnlyAdmin):
     class Media:
         js = ("operator/walk.js",)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Summary]:
-        named: QuerySet[Summary] = super().get_queryset(request)
-        return named.select_related("session", "user", "job", "prompt_version__resource", "base")
-
     def get_fieldsets(self, request: HttpRequest, obj: Summary | None = None) -> list[Any]:
         return []  # the page doesn't use Django's fields
 
     @admin.display(description="Turns", ordering="end_sequence")
-    def told(self, summary: Summary) -> SafeString:
-        return titled(self.window(summary), summary.text)
-
-    @staticmethod
-    def window(summary: Summary) -> str:
-        return f"{summary.start_sequence}–{summary.end_sequence}"
+    def window(self, summary: Summary) -> SafeString:
+        return name_with_gist(_window(summary), summary.text)
 
     @admin.display(description="Status")
-    def status_badge(self, summary: Summary) -> SafeString:
+    def badge(self, summary: Summary) -> SafeString:
         return format_html(
             '<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.get_status_display().lower()
         )
 
     @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:
-        return link_to(summary.base, self.window(summary.base)) if summary.base else "–"
+        return link_to(summary.base, _window(summary.base)) if summary.base else "–"
 
     @admin.display(description="Duration")
-    def took(self, summary: Summary) -> SafeString | str:
+    def duration(self, summary: Summary) -> SafeString | str:
         milliseconds = summary.generation_time_ms
         return "–" if milliseconds is None else format_html('<span class="rem-nowrap">{} ms</span>', milliseconds)
 
 
-class ReceiptForm(FormPage[ContextReceipt]):
-    """The page of a receipt, layer by layer."""
-
-    before = "operator/receipts/receipt.html"
-
-    def context(self) -> dict[str, Any]:
-        receipt = self.row
-        return {
-            "receipt": receipt,
-            "total": total_of(receipt),
-            "layers": served_layers(receipt),
-            "bar": BAR,
-            "answer": answer_to(receipt),
-        }
-
-
-def answer_to(receipt: ContextReceipt) -> int | None:
-    """Return the sequence of the answer that was based on this context, or None."""
-    if receipt.after_sequence is None:
-        return None
-    after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
-    turns = after.order_by("sequence").values_list("sequence", "metadata")[:LOOKED_AT]
-    return next((at for at, metadata in turns if metadata.get(CONTEXT_ID) == str(receipt.context_id)), None)
-
-
-def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
-    """Return the tokens of each layer in the order of contexts. The JSON column has no order."""
-    return {name: receipt.tokens[name] for name in LAYERS if name in receipt.tokens}
-
-
-def total_of(receipt: ContextReceipt) -> str:
-    return f"{sum(tokens_by_layer(receipt).values()):,}"
-
-
-def served_layers(receipt: ContextReceipt) -> list[ShownLayer]:
-    """Return the layers of a receipt. Their lines contain addresses, but no text."""
-    layers = [
-        KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
-        for name, tokens in tokens_by_layer(receipt).items()
-    ]
-    pages = Pages(receipt.user, [line.ref for layer in layers for line in layer.lines])
-    return shown_layers(layers, pages, sum(layer.tokens for layer in layers) or 1)
+def _window(summary: Summary) -> str:
+    return f"{summary.start_sequence}–{summary.end_sequence}"
 
 
 @admin.register(ContextReceipt)
@@ -296,19 +235,16 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     """Receipts of contexts: their sizes, by layer."""
 
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
+    total = column("total_tokens", "Tokens", "{:,}".format)
     list_filter = (UserFilter, ("created_at", DaysFilter))
     list_select_related = ("session", "user")
-    tells_of_people = False
+    shows_personal_data = False
     ordering = ("-created_at", "-id")
     when_empty = "No served contexts. A context appears here when an application requests it."
     form_page = ReceiptForm
 
     def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:
         return []  # the page doesn't use Django's fields
-
-    @admin.display(description="Tokens")
-    def total(self, receipt: ContextReceipt) -> str:
-        return total_of(receipt)
 
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:
@@ -320,7 +256,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     """The archived turns of one session and month, stored in a file."""
 
     list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
-    tells_of_people = False
+    shows_personal_data = False
     list_select_related = ("session", "user")
     open_lookups = ("session__id__exact",)
     ordering = ("-id",)

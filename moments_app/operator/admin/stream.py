@@ -1,7 +1,4 @@
-"""The list of streams, and the page of a stream with its settings, limits, text and items.
-
-On the page, an operator can consolidate the stream, or undo its last consolidation.
-"""
+"""The list of streams, and the page of a stream with its settings, limits, text and items."""
 
 from dataclasses import asdict
 from functools import partial
@@ -10,7 +7,6 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.db import transaction
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -19,57 +15,30 @@ from unfold.views import ChangeList
 
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.operator.admin.filters import KindFilter
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url, column
-from sessions_app.admin.views import (
-    FormPage,
-    RowAction,
-    RowPage,
-    actor_of,
-    first_of,
-    may_see,
-    number_in,
-)
+from sessions_app.admin.views import FormPage, RowAction, RowPage, actor_of, first_of, may_see, number_in
 from sessions_app.models.application import DEFAULT
 
 PAGE = 20  # items per page
 TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.Type.FACT.value: "Facts"}
 COUNTED = 500  # maximum items to count, of each kind
-# The admin's names for fields.
-LABELS = {
-    "name": "Name of the shared memory",
-    "is_active": "In use",
-    "pinned_content": "Pinned text",
-    "consolidated_content": "Text",
-    "extraction_prompt": "What to remember",
-    "extracts_observations": "Collect observations",
-    "extracts_facts": "Collect facts",
-    "extraction_model": "Model that collects them",
-    "consolidation_prompt": "How to merge observations into the text",
-    "consolidation_trigger": "New observations before a merge",
-    "consolidated_max_words": "Maximum words in the text",
-    "consolidation_model": "Model that merges",
-}
-HELP = {
-    "agent_id": "The agent that uses the text. If blank, every agent uses the text.",
-    "name": "",
-    "application": "",
-    "pinned_content": "Placed before the text. Jobs don't change it.",
-    "consolidated_content": "One statement per line. Jobs merge observations into these lines.",
-    "extraction_prompt": "Instructions for the language model.",
-    "consolidation_prompt": "Instructions for the language model. If blank, observations are never merged.",
-    "consolidation_trigger": "",
-    "consolidation_model": "If blank, ENGINE__MODEL is used.",
-}
+
+
+class KindFilter(admin.ChoicesFieldListFilter):
+    """A filter with the title "kind"."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = "kind"
 
 
 class StreamForm(FormPage[MemoryStream]):
-    """The page of a stream: its text, its items, and the time of the next consolidation."""
+    """The page of a stream: its text, its items, and when the next consolidation runs."""
 
     before = "operator/streams/stream.html"
 
@@ -81,14 +50,15 @@ class StreamForm(FormPage[MemoryStream]):
             "stream": stream,
             "lines": stream.atoms.lines() if may_see(self.request, MemoryAtom) else (),
             "words": len(stream.consolidated_content.split()),
-            "when": _when(stream),
+            "next_merge": _next_merge(stream),
             "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,
-            "sections": [_items_of(stream, kind) | {"title": title} for kind, title in TITLES.items()]
-            if may_see(self.request, MemoryAtom)
-            else [],
+            "sections": self._sections() if may_see(self.request, MemoryAtom) else [],
             "may_change": self.admin.has_change_permission(self.request, stream),
             "may_add": self.request.user.has_perm("moments_app.add_memoryatom"),
         }
+
+    def _sections(self) -> list[dict[str, Any]]:
+        return [_items_of(self.row, kind) | {"title": title} for kind, title in TITLES.items()]
 
 
 class StreamItems(RowPage[MemoryStream]):
@@ -134,17 +104,12 @@ class UndoConsolidation(RowAction[MemoryStream]):
 
     def change(self, stream: MemoryStream) -> str:
         message = f"{capfirst(stream.title)}: the last merge was undone. Its observations wait for the next merge."
-        self.attempt(
-            stream,
-            partial(undo, stream, requested_by=self.actor),
-            log="Undid the last merge.",
-            message=message,
-            about=stream.title,
-        )
+        do = partial(undo, stream, requested_by=self.actor)
+        self.attempt(stream, do, log="Undid the last merge.", message=message, about=stream.title)
         return change_url(stream)
 
 
-def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
+def requested_stream(request: HttpRequest, parameter: str) -> MemoryStream | None:
     """Return the stream whose primary key is in the URL, or None."""
     pk = number_in(request.GET.get(parameter, ""))
     return None if pk is None else MemoryStream.objects.select_related("user", "session").filter(pk=pk).first()
@@ -153,11 +118,11 @@ def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
 def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:
     """Return the stream's active items of one kind, newest first. Candidates don't belong to the shard yet."""
     atoms = stream.atoms.active().filter(atom_type=kind, is_candidate=False).newest_first()
-    items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
+    items, more_after = first_of(atoms.older_than(after) if after else atoms, PAGE)
     return {"kind": kind, "items": items, "more_after": more_after}
 
 
-def _when(stream: MemoryStream) -> str:
+def _next_merge(stream: MemoryStream) -> str:
     """Return a sentence that says when the stream is consolidated automatically."""
     fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
@@ -168,8 +133,37 @@ def _when(stream: MemoryStream) -> str:
     return f"The text is updated automatically after {more} more {'observation' if more == 1 else 'observations'}."
 
 
-class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A new shard. It needs a name that its agent does not use yet."""
+class StreamFields(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        labels = {
+            "name": "Name of the shared memory",
+            "is_active": "In use",
+            "pinned_content": "Pinned text",
+            "consolidated_content": "Text",
+            "extraction_prompt": "What to remember",
+            "extracts_observations": "Collect observations",
+            "extracts_facts": "Collect facts",
+            "extraction_model": "Model that collects them",
+            "consolidation_prompt": "How to merge observations into the text",
+            "consolidation_trigger": "New observations before a merge",
+            "consolidated_max_words": "Maximum words in the text",
+            "consolidation_model": "Model that merges",
+        }
+        help_texts = {
+            "agent_id": "The agent that uses the text. If blank, every agent uses the text.",
+            "name": "",
+            "application": "",
+            "pinned_content": "Placed before the text. Jobs don't change it.",
+            "consolidated_content": "One statement per line. Jobs merge observations into these lines.",
+            "extraction_prompt": "Instructions for the language model.",
+            "consolidation_prompt": "Instructions for the language model. If blank, observations are never merged.",
+            "consolidation_trigger": "",
+            "consolidation_model": "If blank, ENGINE__MODEL is used.",
+        }
+
+
+class ShardForm(StreamFields):
+    """The form of a new shard. Its name must differ from the agent's other shards."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -190,18 +184,15 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class StreamList(ChangeList):  # type: ignore[misc]
-    """A list that computes counts only for the rows on the page.
-
-    Counts in the list's query would also be computed for all rows of previous pages.
-    """
+    """A list that computes counts only for the rows on the page, not for those of previous pages."""
 
     result_list: Any
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        shown = MemoryStream.objects.filter(pk__in=[stream.pk for stream in self.result_list])
-        shown = shown.select_related("user", "session").with_figures(COUNTED).order_by("-pk")
-        self.result_list = self.model_admin.with_application(shown) if are_several() else shown
+        rows = MemoryStream.objects.filter(pk__in=[stream.pk for stream in self.result_list])
+        rows = rows.select_related("user", "session").with_counts(COUNTED).order_by("-pk")
+        self.result_list = self.model_admin.with_application(rows) if are_several() else rows
 
 
 def _counted(number: int) -> str:
@@ -212,17 +203,9 @@ def _counted(number: int) -> str:
 class MemoryStreamAdmin(PageAdmin):
     """A stream: what it accepts, its limits and its text. New ones are shards. Others are created automatically."""
 
-    list_display = (
-        "of_type",
-        "agent",
-        "user",
-        "session",
-        "in_use",
-        "waiting_count",
-        "fact_count",
-        "consolidated",
-    )
+    list_display = ("of_type", "agent", "user", "session", "in_use", "waiting_count", "fact_count", "consolidated")
     list_filter = (("stream_type", KindFilter), "is_active")
+    list_select_related = ("user", "session")
     sortable_by = ()
     search_fields = search_prefixes = ("name", "agent_id", "user__user_id", "session__session_id")
     open_lookups = ("session__id__exact", "user__id__exact")
@@ -234,7 +217,7 @@ class MemoryStreamAdmin(PageAdmin):
     )
     may_delete = False  # streams are deactivated instead, because their items have sources
     actions = ("consolidate", "undo")
-    form_page = StreamForm
+    form, form_page = StreamFields, StreamForm
     views = (ConsolidateStream, UndoConsolidation, StreamItems)
     fieldsets = (
         ("Edit the text", {"classes": ("collapse",), "fields": ("pinned_content", "consolidated_content")}),
@@ -276,18 +259,13 @@ class MemoryStreamAdmin(PageAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamList]:
         return StreamList
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryStream]:
-        queryset: QuerySet[MemoryStream] = super().get_queryset(request)
-        return queryset.select_related("user", "session")
-
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> MemoryStream | None:
         stream: MemoryStream | None = super().get_object(request, object_id, from_field)
-        figures = MemoryStream.objects.select_related("user", "session").with_figures(COUNTED)
+        figures = MemoryStream.objects.select_related("user", "session").with_counts(COUNTED)
         return figures.get(pk=stream.pk) if stream else None
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        words = {"labels": LABELS, "help_texts": HELP}
-        return super().get_form(request, obj, change, **words | kwargs | ({} if obj else {"form": ShardForm}))
+        return super().get_form(request, obj, change, **kwargs | ({} if obj else {"form": ShardForm}))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial: dict[str, Any] = super().get_changeform_initial_data(request)

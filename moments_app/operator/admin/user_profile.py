@@ -1,4 +1,4 @@
-"""Profiles: the list, the form for a profile's details, export of a person's data, and erasure of the person."""
+"""The list of people, the form of a person's details, and export and erasure of a person's data."""
 
 from tempfile import TemporaryFile
 from typing import Any
@@ -18,22 +18,22 @@ from moments_app.operator.views.person import (
     PersonCost,
     PersonDays,
     PersonEntities,
+    PersonOverview,
     ProfileDetails,
     ProfileForm,
-    Who,
 )
-from moments_app.streams.edit_profile import edit_profile, own_texts
-from sessions_app.admin.base import PageAdmin, found_by
+from moments_app.streams.edit import edit_profile, own_texts
+from sessions_app.admin.base import PageAdmin, found_by_any
 from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.models.user_profile import DERIVED, EDITED
-from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, erase_user, holdings
+from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, count_erasable_rows, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
-MOST_READ = 10_000  # maximum number of people that a search returns; a common word matches everyone
+MOST_FOUND = 10_000  # maximum number of people that a search returns; a common word matches everyone
 
 
 class ExportProfile(RowView[UserProfile]):
@@ -68,12 +68,12 @@ class EraseProfile(RowPage[UserProfile]):
     def context(self) -> dict[str, Any]:
         person = self.row  # loaded before `unlimited()`, so the operator's limits apply
         with unlimited():  # counts everything that the erasure deletes, including rows that this operator can't see
-            rows = holdings(person)
+            rows = count_erasable_rows(person)
         return {
             "profile": person,
             "rows": rows.most_common(),
-            "whole": rows.total(),
-            "held": Session.objects.for_user(person).filter(legal_hold=True).count(),
+            "total": rows.total(),
+            "held_sessions": Session.objects.for_user(person).filter(legal_hold=True).count(),
         }
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -108,7 +108,7 @@ def _receipt_of(request: HttpRequest, erased: Erased) -> str:
 
 
 class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A form for the texts that people wrote into a profile. It doesn't show texts derived from statements."""
+    """The texts that people wrote into a profile, without the texts derived from statements."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -131,15 +131,15 @@ class UserProfileAdmin(PageAdmin):
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
-    change_page = Who
+    change_page = PersonOverview
     form_page = ProfileForm
     topics = column("preferred_topics", "Preferred topics", chips)
-    tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
+    tabs = (PersonOverview, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
-    def found(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
-        read = UserProfile.objects.told_of(term).values("pk")[:MOST_READ]
-        return found_by(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=read))
+    def search(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
+        by_words = UserProfile.objects.matching(term).values("pk")[:MOST_FOUND]
+        return found_by_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save only the edited fields, because other fields may have changed since the page was opened."""

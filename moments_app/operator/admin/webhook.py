@@ -1,4 +1,4 @@
-"""Webhooks: the list, the page of one, the list of deliveries, and resending a delivery."""
+"""The lists of webhooks and of their deliveries, and the page of a webhook."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 from moments_app.models import WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import WebhookEvent, public_name
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
+from sessions_app.admin.base import LogAdmin, PageAdmin, time_cell
 from sessions_app.admin.links import column, list_url
 from sessions_app.admin.views import FormPage, RowAction
 
@@ -48,8 +48,8 @@ class ResendDelivery(RowAction[WebhookDelivery]):
 class WebhookEndpointAdmin(PageAdmin):
     """Systems that are notified of events. Adding one requires a separate permission."""
 
-    list_display = ("name", "state", "told_of", "created_at")
-    tells_of_people = False
+    list_display = ("name", "state", "event_names", "created_at")
+    shows_personal_data = False
     search_fields = search_prefixes = ("name",)
     ordering = ("name", "-id")
     form_page = WebhookForm
@@ -58,8 +58,8 @@ class WebhookEndpointAdmin(PageAdmin):
     )
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        whose = ("application",) if are_several() else ()
-        return ("name", "url", "events", "is_active", *whose)
+        application = ("application",) if are_several() else ()
+        return ("name", "url", "events", "is_active", *application)
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "events":
@@ -73,7 +73,7 @@ class WebhookEndpointAdmin(PageAdmin):
         return "off" if not webhook.is_active else "failing" if webhook.failures else "active"
 
     @admin.display(description="Events")
-    def told_of(self, webhook: WebhookEndpoint) -> str:
+    def event_names(self, webhook: WebhookEndpoint) -> str:
         return ", ".join(map(public_name, webhook.events))
 
 
@@ -81,28 +81,28 @@ class WebhookEndpointAdmin(PageAdmin):
 class WebhookDeliveryAdmin(LogAdmin):
     """Delivered, waiting and failed deliveries, newest first."""
 
-    list_display = ("queued", "called", "endpoint", "how", "attempts", "last_error", "next_at")
+    list_display = ("queued", "called", "endpoint", "outcome", "attempts", "last_error", "next_at")
     list_filter = ("endpoint",)
     list_select_related = ("endpoint", "event")
     applications = ("endpoint__application",)
-    tells_of_people = False
+    shows_personal_data = False
     ordering = ("-id",)
     actions = ("resend",)
     views = (ResendDelivery,)
     when_empty = "No deliveries yet. Each notification to a webhook is listed here."
-    fields = readonly_fields = ("queued", "called", "endpoint", "how", "attempts", "last_error", "sent", "next_at")
+    fields = readonly_fields = ("queued", "called", "endpoint", "outcome", "attempts", "last_error", "sent", "next_at")
 
-    steered_with = "moments_app.change_webhookendpoint"
+    steer_permission = "moments_app.change_webhookendpoint"
     resend = ResendDelivery.for_selected(
         "Resend selected",
         button="Resend these deliveries",
         warning="Each delivery is sent to its endpoint again, even if it was received before.",
     )
-    queued = column("queued_at", "Queued", one_line)
-    called = column("called", "Event")
-    how = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
-    sent = column("sent_at", "Sent", one_line)
-    next_at = column("due_at", "Next attempt", one_line)
+    queued = column("queued_at", "Queued", time_cell)
+    called = column("name", "Event")
+    outcome = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
+    sent = column("sent_at", "Sent", time_cell)
+    next_at = column("due_at", "Next attempt", time_cell)
 
     @admin.display(description="Last error")
     def last_error(self, delivery: WebhookDelivery) -> str:

@@ -1,4 +1,7 @@
-"""A person's facts at a time; and correcting or ending a fact together with matching items."""
+"""The pages of a fact or observation: its sources, its changes, and all items that say the same thing.
+
+Also a person's facts at a time.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +12,15 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 from django.utils.text import capfirst
 
-from moments_app.models import Contradiction, Correction, MemoryAtom
+from moments_app.models import Correction, MemoryAtom, MemoryStream, Release, StatementChange
 from moments_app.operator.addresses import Pages, name_of_source
 from moments_app.operator.diff import DiffPart, word_diff
-from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
+from moments_app.operator.transcript import entries
 from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
     CannotCorrect,
@@ -26,15 +31,20 @@ from moments_app.provenance.correct import (
     ending,
     preview,
     said_elsewhere,
-    undo_correction,
     withdrawing,
 )
 from moments_app.provenance.written_texts import as_one_text
-from moments_app.streams.timeline import decide
+from moments_app.streams import edit
+from moments_app.streams.texts import is_in_line
+from sessions_app.admin.base import name_of, with_key_names
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, may_see
+from sessions_app.models import Message
 
-SHOWN = 200  # facts per page
+FACTS_SHOWN = 200  # facts per page
+TARGETS = 100  # maximum streams to choose from
+SOURCES = 50  # maximum source turns
+CHANGES = 50  # maximum number of changes in the history
 SEE_FACTS = ("moments_app.view_memoryatom",)
 KINDS = {
     "fact": "Facts and observations",
@@ -46,23 +56,131 @@ KINDS = {
 }
 
 
-class PersonFacts(PersonPage):
-    """Facts about a person that are valid now, or were known to be valid at a time."""
+class MoveForm(forms.Form):
+    """The target of a move: another stream of the same person, or for a shard's item, another shard."""
 
-    route, name, tab, needs = "<int:pk>/facts/", "facts", "Facts over time", SEE_FACTS
-    template_name = "operator/facts/person.html"
+    stream = forms.ModelChoiceField(MemoryStream.objects.none())
+
+    def __init__(self, atom: MemoryAtom, data: Any = None) -> None:
+        super().__init__(data)
+        streams = MemoryStream.objects.filter(user=atom.user_id).exclude(pk=atom.stream_id)
+        self.fields["stream"].queryset = streams  # type: ignore[attr-defined]
+        self._streams = streams.select_related("user", "session").order_by("-stream_type", "-last_updated_at", "-pk")
+
+    def targets(self) -> list[MemoryStream]:
+        """Return the streams to choose from: first the person's own, then those of sessions, latest first."""
+        return list(self._streams[:TARGETS])
+
+
+class AtomForm(FormPage[MemoryAtom]):
+    """The page of an item: its sources, its history, and the actions on it."""
+
+    before, after = "operator/facts/fact.html", "operator/facts/source.html"
 
     def context(self) -> dict[str, Any]:
-        time = self.as_of.time
-        facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream", "user")
-        facts = facts.as_of(time) if time else facts.exclude(is_wrong=True)
-        if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
-            facts = facts.said_before(last)
-        found, after = first_of(facts.defer("search_vector").newest_first(), SHOWN)
-        return super().context() | {"facts": found, "after": after}
+        atom, may_change = self.row, self.admin.has_change_permission(self.request)
+        may_move = self.admin.has_change_permission(self.request, atom)
+        turns, is_released = self._source_turns(), hasattr(atom, "release")
+        return {
+            "show_save_and_add_another": False,
+            "atom": atom,
+            "written_by": name_of(self.request, atom.written_by),
+            "may_move": may_move,
+            "eviction_warning": _eviction_warning(atom),
+            "may_evict": may_move or (may_change and not is_released and _is_line_or_unused(atom)),
+            "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),
+            "may_search": atom.user_id and not atom.is_candidate and self.request.user.has_perms(SEE_MEMORY),
+            "may_retract": self._may_retract(),
+            "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
+            "targets": MoveForm(atom).targets() if may_move else [],
+            "history": self._history(),
+            "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
+            "sees_turns": may_see(self.request, Message),
+            "entries": entries(self.request, turns[:SOURCES]),
+            "last_turn": turns[-1] if turns else None,
+            "missing": len(atom.source_message_ids) - len(turns),
+        }
+
+    def _may_retract(self) -> bool:
+        """Return whether the operator may retract it: only directly written items can be retracted."""
+        is_derived = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
+        return not is_derived and may_retract_directly(self.request)
+
+    def _history(self) -> list[StatementChange]:
+        changes = with_key_names(self.request, self.seen(self.row.history.newest_first()), "actor")
+        return list(changes[:CHANGES])
+
+    def _source_turns(self) -> list[Message]:
+        turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()
+        return list(self.seen(turns))
 
 
-class OrderForm(forms.Form):
+class EvictAtom(RowAction[MemoryAtom]):
+    """Remove an item from memory."""
+
+    route, name = "<int:pk>/evict/", "evict"
+
+    def change(self, atom: MemoryAtom) -> str:
+        done = "Removed from memory."
+        message = f"{done} Contexts and searches no longer include it."
+        self.attempt(atom, partial(edit.evict, atom, requested_by=self.actor), log=done, message=message)
+        return change_url(atom)
+
+
+class RestoreAtom(RowAction[MemoryAtom]):
+    """Restore an item to memory."""
+
+    route, name = "<int:pk>/restore/", "restore"
+
+    def change(self, atom: MemoryAtom) -> str:
+        restore = partial(edit.restore, atom, requested_by=self.actor)
+        self.attempt(atom, restore, log="Restored.", message="Restored. Contexts and searches include it again.")
+        return change_url(atom)
+
+
+class MoveAtom(RowAction[MemoryAtom]):
+    """Move an item to another stream."""
+
+    route, name = "<int:pk>/move/", "move"
+
+    def change(self, atom: MemoryAtom) -> str:
+        form = MoveForm(atom, self.request.POST)
+        if not form.is_valid():
+            messages.error(self.request, "Choose another memory text of the same person.")
+            return change_url(atom)
+        stream = form.cleaned_data["stream"]
+        log = f"Moved from the {atom.stream.title} to the {stream.title}."
+        move = partial(edit.move, atom, stream, requested_by=self.actor)
+        self.attempt(atom, move, log=log, message=f"Moved to the {stream.title}.")
+        return change_url(atom)
+
+
+def _may_be_corrected(atom: MemoryAtom) -> bool:
+    is_of_person = atom.user_id is not None and not atom.is_candidate
+    return is_of_person and atom.state != MemoryAtom.State.EVICTED and not atom.is_wrong
+
+
+def _eviction_warning(atom: MemoryAtom) -> str:
+    """Return a warning that others still see releases of the item; blank if there are none."""
+    shared = Release.objects.standing().with_sources([atom]).count()
+    if not shared:
+        return ""
+    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'is,are')} based on it."
+    return f"{rest} Other people still see the released text until you revoke the release."
+
+
+def _is_line_or_unused(atom: MemoryAtom) -> bool:
+    """Return whether the item is a line of a text, or was merged into a text that no longer contains it."""
+    is_absorbed = atom.state == MemoryAtom.State.ABSORBED
+    return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_in_line(atom))
+
+
+# --- correcting and ending ---
+
+
+class FactChangeForm(forms.Form):
+    """What to do with a fact: correct, end or withdraw it."""
+
     do = forms.ChoiceField(choices=[(kind, kind) for kind in Correction.Kind.values])
     content = forms.CharField(max_length=4_000, required=False)
     valid_until = forms.DateField(required=False)
@@ -86,52 +204,37 @@ class OrderForm(forms.Form):
 
 @dataclass(frozen=True)
 class ShownChange:
-    """A matching text, with its changes marked."""
+    """A text that says the same thing as a fact, with its changes marked. `url` is blank if the source has no page."""
 
     ref: str
     field: str
     parts: Sequence[DiffPart]
+    url: str = ""
 
     @property
     def name(self) -> str:
         return name_of_source(self.ref)
 
-
-@dataclass(frozen=True)
-class ShownKind:
-    title: str
-    changes: list[ShownChange]
-
-
-def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
-    kinds = [ShownKind(title, [_shown(one) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
-    return [kind for kind in kinds if kind.changes]
+    @property
+    def words(self) -> list[str]:
+        """The words that say the same thing as the fact."""
+        return [part.text for part in self.parts if part.change == "removed"]
 
 
-def _shown(change: Change) -> ShownChange:
+def changes_by_kind(changes: Sequence[Change], pages: Pages | None = None) -> list[tuple[str, list[ShownChange]]]:
+    """Group changes by kind, under the title of the kind. With `pages`, they have the URLs of their sources."""
+    kinds = [(title, [_shown(one, pages) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
+    return [(title, found) for title, found in kinds if found]
+
+
+def _shown(change: Change, pages: Pages | None) -> ShownChange:
     parts = word_diff(as_one_text(change.before), as_one_text(change.after))
-    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), parts)
+    field = capfirst(change.field.replace("_", " "))
+    return ShownChange(change.ref, field, parts, pages.of(change.ref) if pages else "")
 
 
-@dataclass(frozen=True)
-class Saying:
-    """A text that says the same thing as a fact.
-
-    Args:
-        place: the part of the source that contains the text, such as the summary.
-        name: the name of the source.
-        url: the page of the source; blank if it has no page.
-        words: the matching words.
-    """
-
-    place: str
-    name: str
-    url: str
-    words: list[str]
-
-
-class SaidElsewhere(RowPage[MemoryAtom]):
-    """Everything that says the same thing as a fact: other facts, moments, summaries, texts of streams, and turns."""
+class MatchingItems(RowPage[MemoryAtom]):
+    """Everything that says the same thing as a fact: other facts, moments, summaries, memory texts, and turns."""
 
     route, name, needs = "<int:pk>/elsewhere/", "elsewhere", SEE_MEMORY
     template_name = "operator/facts/elsewhere.html"
@@ -142,21 +245,15 @@ class SaidElsewhere(RowPage[MemoryAtom]):
     def context(self) -> dict[str, Any]:
         fact = self.row
         try:
-            kinds = shown_changes(said_elsewhere(fact))
+            changes = said_elsewhere(fact)
         except CannotCorrect as error:
             return {"atom": fact, "problem": str(error)}
         assert fact.user is not None  # `said_elsewhere` raises an error for a fact without a user
-        pages = Pages(fact.user, {change.ref for kind in kinds for change in kind.changes})
         return {
             "atom": fact,
-            "kinds": [(kind.title, [_saying(change, pages) for change in kind.changes]) for kind in kinds],
+            "kinds": changes_by_kind(changes, Pages(fact.user, {change.ref for change in changes})),
             "may_correct": self.admin.has_change_permission(self.request),
         }
-
-
-def _saying(change: ShownChange, pages: Pages) -> Saying:
-    words = [part.text for part in change.parts if part.change == "removed"]
-    return Saying(change.field, change.name, pages.of(change.ref), words)
 
 
 class CorrectFact(RowPage[MemoryAtom]):
@@ -170,104 +267,47 @@ class CorrectFact(RowPage[MemoryAtom]):
 
     def context(self) -> dict[str, Any]:
         given = self.request.POST if self.request.method == "POST" else self.request.GET
-        form = OrderForm(given) if "do" in given else OrderForm()
+        form = FactChangeForm(given) if "do" in given else FactChangeForm()
         return {"atom": self.row, "form": form} | self._previewed(form)
 
-    def _previewed(self, form: OrderForm) -> dict[str, Any]:
+    def _previewed(self, form: FactChangeForm) -> dict[str, Any]:
         if not form.is_bound or not form.is_valid():
             return {}
         try:
             changes = preview(self.row, form.order())
         except CannotCorrect as error:
             return {"problem": str(error)}
-        return {"kinds": shown_changes(changes), "count": len(changes)}
+        return {"kinds": changes_by_kind(changes), "count": len(changes)}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form = OrderForm(request.POST)
+        form = FactChangeForm(request.POST)
         if not form.is_valid():
             return self.page()
         leave = set(request.POST.getlist("ref")) - set(request.POST.getlist("with"))
         try:
-            made = correct(self.row, form.order(), requested_by=self.actor, leave=leave)
+            correction = correct(self.row, form.order(), requested_by=self.actor, leave=leave)
         except CannotCorrect as error:
             messages.error(request, str(error))
             return HttpResponseRedirect(change_url(self.row))
-        self.log(
-            self.row, f"Correction {made.correction_id}.", f"{capfirst(made.kind)}, together with all matching items."
-        )
-        return HttpResponseRedirect(change_url(made))
+        message = f"{capfirst(correction.kind)}, together with all matching items."
+        self.log(self.row, f"Correction {correction.correction_id}.", message)
+        return HttpResponseRedirect(change_url(correction))
 
 
-class CorrectionForm(FormPage[Correction]):
-    """The page of a correction: its changes."""
-
-    after = "operator/facts/correction.html"
-
-    def context(self) -> dict[str, Any]:
-        sees = self.request.user.has_perms(SEE_MEMORY)
-        changes = [Change(**{name: kept[name] for name in Change.__match_args__}) for kept in self.row.changes]
-        return {
-            "correction": self.row,
-            "kinds": shown_changes(changes) if sees else [],
-            "sees_changes": sees,
-            "may_undo": self.admin.has_steer_permission(self.request) and self.row.undone_at is None,
-        }
+# --- a person's facts ---
 
 
-class UndoCorrection(RowAction[Correction]):
-    """Undo a correction, or explain why that is not possible."""
+class PersonFacts(PersonPage):
+    """Facts about a person that are valid now, or were known to be valid at a time."""
 
-    route, name, permission = "<int:pk>/undo/", "undo", "steer"
-
-    def change(self, correction: Correction) -> str:
-        undo = partial(undo_correction, correction, requested_by=self.actor)
-        self.attempt(correction, undo, log="Undone.", message="The correction is undone, and all items are as before.")
-        return change_url(correction)
-
-
-class ContradictionForm(FormPage[Contradiction]):
-    """Two facts, of which one may have ended the other, and the answer."""
-
-    before = "operator/facts/contradiction.html"
+    route, name, tab, needs = "<int:pk>/facts/", "facts", "Facts over time", SEE_FACTS
+    template_name = "operator/facts/person.html"
 
     def context(self) -> dict[str, Any]:
-        question = self.row
-        facts = MemoryAtom.objects.filter(pk__in=[question.earlier_id, question.later_id]).order_by("formed_at", "pk")
-        return {
-            "question": question,
-            "both": self.seen(facts.select_related("stream", "user")),
-            "may_answer": self.admin.has_steer_permission(self.request),
-        }
-
-
-class Answer(RowAction[Contradiction]):
-    """An answer to the question whether one fact ended another."""
-
-    permission = "steer"
-    decision, told = "", ""
-
-    def change(self, question: Contradiction) -> str:
-        answer = partial(decide, question, self.decision, requested_by=self.actor)
-        self.attempt(question, answer, log=self.told, message=self.told)
-        return change_url(question)
-
-
-class AcceptContradiction(Answer):
-    """Answer that the earlier fact ended."""
-
-    route, name = "<int:pk>/accept/", "accept"
-    decision, told = Contradiction.Decision.ACCEPTED, "The earlier fact has ended."
-
-
-class DeclineContradiction(Answer):
-    """Answer that both facts are true."""
-
-    route, name = "<int:pk>/decline/", "decline"
-    decision, told = Contradiction.Decision.DECLINED, "Both facts are true."
-
-
-class UndoAnswer(Answer):
-    """Remove the answer."""
-
-    route, name = "<int:pk>/take-back/", "take_back"
-    decision, told = "", "The answer was undone. Both facts count as true until an operator answers again."
+        time = self.as_of.time
+        facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream", "user")
+        facts = facts.as_of(time) if time else facts.exclude(is_wrong=True)
+        if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
+            facts = facts.older_than(last)
+        found, after = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
+        return super().context() | {"facts": found, "after": after}

@@ -11,14 +11,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 
-from moments_app.models import (
-    Job,
-    MemoryAtom,
-    Moment,
-    RetractedItem,
-    Retraction,
-    Summary,
-)
+from moments_app.models import Job, MemoryAtom, Moment, RetractedItem, Retraction, Summary
 from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
@@ -33,7 +26,6 @@ from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500
 ROWS_SHOWN = 50  # rows of each kind in a preview
-
 PREVIEW = "preview"  # the name of the button that only updates the preview
 
 _Form = TypeVar("_Form", bound=forms.Form)
@@ -71,7 +63,7 @@ def _with_reason(form: _Form, request: HttpRequest) -> _Form:
     return form
 
 
-def _left(request: HttpRequest) -> set[str]:
+def _answers_to_leave(request: HttpRequest) -> set[str]:
     """Return the addresses of the answers whose checkboxes the operator has cleared."""
     return {*request.POST.getlist("shown_answer")} - {*request.POST.getlist("answer")}
 
@@ -84,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one kind that would be withdrawn: the first of them, and the total number."""
+    """The rows of one kind that would be withdrawn. `rows` contains the first of them."""
 
     title: str
     count: int
@@ -92,15 +84,11 @@ class Group:
 
     @property
     def more(self) -> int:
-        """The number of rows that aren't shown."""
         return self.count - len(self.rows)
 
 
-def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
-    """Return the preview of a retraction, or the reason why it isn't possible.
-
-    Return {} while no turns are selected.
-    """
+def _preview(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
+    """Return the preview of a retraction, the reason why it isn't possible, or {} while no turns are selected."""
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:
@@ -141,10 +129,6 @@ def _title(table: type[Model]) -> str:
     return capfirst(str(table._meta.verbose_name_plural))
 
 
-def _time(row: Any) -> str:
-    return f"{row.created_at:%Y-%m-%d %H:%M}"
-
-
 def _moment_row(moment: Moment) -> Row:
     label = f"{moment.name}, turns {moment.first_sequence}–{moment.last_sequence}"
     return Row(label, change_url(moment))
@@ -180,19 +164,12 @@ class RetractionForm(FormPage[Retraction]):
         items, more = first_of(self._items(), ITEMS_SHOWN)
         return {
             "retraction": retraction,
-            "kinds": _kinds(items),
+            "kinds": list(_by_kind(items).items()),
             "has_more_items": more is not None,
-            "may_check": self._may_check(),
+            "may_check": retraction.undone_at is None and _may_check(self.request, retraction),
             "may_undo": self.admin.has_steer_permission(self.request) and retraction.undone_at is None,
             "sees_items": self.request.user.has_perms(SEE_MEMORY),
         }
-
-    def _may_check(self) -> bool:
-        return (
-            self.row.user_id is not None
-            and self.row.undone_at is None
-            and self.request.user.has_perms(CheckRetraction.needs)
-        )
 
     def _items(self) -> QuerySet[RetractedItem]:
         """Return the withdrawn rows, for operators who may see such rows in their own tables."""
@@ -201,37 +178,43 @@ class RetractionForm(FormPage[Retraction]):
 
 
 class RetractTurns(SessionPage):
-    """Name turns, preview what would be withdrawn with them, and retract them."""
+    """Select turns, preview what would be withdrawn with them, and retract them."""
 
     route, name, needs = "<int:pk>/retract/", "retract", ("moments_app.add_retraction", *SEE_MEMORY)
     template_name = "operator/sessions/retract.html"
 
     def context(self) -> dict[str, Any]:
-        form, left = _form_of(self.request), _left(self.request)
-        return super().context() | {"form": form, "left": left} | _previewed(form, self.row, left)
+        form, left = _form_of(self.request), _answers_to_leave(self.request)
+        return super().context() | {"form": form, "left": left} | _preview(form, self.row, left)
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ReasonForm(request.POST)
         if PREVIEW in request.POST or not form.is_valid():
             return self.page()
+        leave = _answers_to_leave(request)
         try:
-            made = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=_left(request))
+            retraction = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=leave)
         except CannotRetract as error:
             return self.page(problem=str(error))
-        turns = made.result["turns"] + sum(each.result["turns"] for each in made.consequences())
+        turns = retraction.result["turns"] + sum(each.result["turns"] for each in retraction.consequences())
         message = f"{_retracted(turns, 'turn')}. Items that also come from other turns are being rebuilt."
-        self.log(self.row, f"Retraction {made}.", message)
-        return HttpResponseRedirect(_after(request, made))
+        self.log(self.row, f"Retraction {retraction}.", message)
+        return HttpResponseRedirect(_next_url(request, retraction))
 
 
 def _retracted(number: int, what: str) -> str:
     return f"1 {what} is retracted" if number == 1 else f"{number:,} {what}s are retracted"
 
 
-def _after(request: HttpRequest, made: Retraction) -> str:
+def _may_check(request: HttpRequest, retraction: Retraction) -> bool:
+    return retraction.user_id is not None and request.user.has_perms(CheckRetraction.needs)
+
+
+def _next_url(request: HttpRequest, retraction: Retraction) -> str:
     """Return the URL of the check if the operator may open it, or that of the retraction."""
-    may_check = made.user_id is not None and request.user.has_perms(CheckRetraction.needs)
-    return page_url(Retraction, CheckRetraction.name, made.pk) if may_check else change_url(made)
+    if _may_check(request, retraction):
+        return page_url(Retraction, CheckRetraction.name, retraction.pk)
+    return change_url(retraction)
 
 
 class ItemsForm(forms.Form):
@@ -243,7 +226,8 @@ class ItemsForm(forms.Form):
 
 def _groups_of_items(found: ItemsPreview) -> list[Group]:
     own = _groups_in_streams([found.derived, *found.of_answers])
-    others = [group for group in _groups(found.of_answers) if group.title not in {each.title for each in own}]
+    titles = {group.title for group in own}
+    others = [group for group in _groups(found.of_answers) if group.title not in titles]
     return [group for group in (*own, *others) if group.count]
 
 
@@ -257,7 +241,7 @@ class RetractItems(RowPage[MemoryAtom]):
     def context(self) -> dict[str, Any]:
         is_sent = self.request.method == "POST"
         form = _with_reason(ItemsForm(self.request.POST), self.request) if is_sent else ItemsForm()
-        left = _left(self.request)
+        left = _answers_to_leave(self.request)
         addresses = {"back": change_url(self.row), "here": page_url(self.row, "retract", self.row.pk)}
         shown = addresses | {"row": self.row, "form": form, "is_about_all": self._is_about_all()}
         try:
@@ -271,20 +255,13 @@ class RetractItems(RowPage[MemoryAtom]):
         if PREVIEW in request.POST or not form.is_valid():
             return self.page()
         try:
-            made = retract_items(
-                self.owner(),
-                self._named(),
-                reason=form.cleaned_data["reason"],
-                requested_by=self.actor,
-                leave=_left(request),
-            )
+            reason, leave = form.cleaned_data["reason"], _answers_to_leave(request)
+            retraction = retract_items(self.owner(), self._named(), reason=reason, requested_by=self.actor, leave=leave)
         except CannotRetract as error:
             return self.page(problem=str(error))
-        messages.success(
-            request,
-            f"{_retracted(made.result['items'], 'item')}. Items that also come from other sources are being rebuilt.",
-        )
-        return HttpResponseRedirect(_after(request, made))
+        items = _retracted(retraction.result["items"], "item")
+        messages.success(request, f"{items}. Items that also come from other sources are being rebuilt.")
+        return HttpResponseRedirect(_next_url(request, retraction))
 
     def owner(self) -> Owner:
         """Return the person, or the shard whose users all see the item."""
@@ -317,7 +294,7 @@ class CheckRetraction(RowPage[Retraction]):
 
 
 class UndoRetraction(RowAction[Retraction]):
-    """Undo a retraction, or explain why that is not possible."""
+    """Undo a retraction."""
 
     route, name, permission = "<int:pk>/undo/", "undo", "steer"
 
@@ -328,18 +305,10 @@ class UndoRetraction(RowAction[Retraction]):
         return change_url(retraction)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The rows of one table: withdrawn rows, or the former state of rewritten rows."""
-
-    title: str
-    items: list[RetractedItem]
-
-
-def _kinds(items: Sequence[RetractedItem]) -> list[Kind]:
-    kinds: dict[tuple[str, bool], Kind] = {}
+def _by_kind(items: Sequence[RetractedItem]) -> dict[str, list[RetractedItem]]:
+    """Group rows by table. Rewritten rows, which are in their former state, are separate groups."""
+    kinds: dict[str, list[RetractedItem]] = {}
     for item in items:
-        name = _title(item.table)
-        title = f"{name}, before they were rewritten" if item.is_rewritten else name
-        kinds.setdefault((item.model, item.is_rewritten), Kind(title, [])).items.append(item)
-    return list(kinds.values())
+        title = _title(item.table) + (", before they were rewritten" if item.is_rewritten else "")
+        kinds.setdefault(title, []).append(item)
+    return kinds

@@ -1,6 +1,4 @@
-"""The pages of a session: its transcript, a tab for each kind of derived data, and actions.
-
-The actions are builds, digests, settling and holds. Also the page of a summary version, and the retry of a failed one.
+"""The pages and actions of a session, and the page of a summary.
 
 Each page takes a few queries, however large the session is.
 """
@@ -24,18 +22,9 @@ from moments_app.operator.transcript import Marks, entries
 from moments_app.provenance.remake import calls_for
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
-from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.base import with_key_names
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views import (
-    DetailsTab,
-    FirstTab,
-    FormPage,
-    OperatorView,
-    RowAction,
-    RowPage,
-    first_of,
-    tabs_of,
-)
+from sessions_app.admin.views import DetailsTab, FirstTab, FormPage, OperatorView, RowAction, RowPage, first_of, tabs_of
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages, turn_kinds
 
@@ -46,20 +35,16 @@ SOURCES_SHOWN = 200
 
 
 class SessionPage(RowPage[Session]):
-    """A page below the head of a session, which has the tabs and the actions."""
+    """A page with the header of a session, which has the tabs and the actions."""
 
     has_trail = True
 
     def context(self) -> dict[str, Any]:
-        return head_of(self.admin, self.request, self.row, self.name)
+        return header_context(self.admin, self.request, self.row, self.name)
 
 
 class SessionTab(SessionPage):
-    """A page that is a tab.
-
-    Attributes:
-        tab: the label of the tab.
-    """
+    """A page that is a tab. `tab` is its label."""
 
     tab = ""
 
@@ -86,8 +71,8 @@ class Transcript(FirstTab[Session], SessionTab):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | self.turns()
-        is_kept = self.row.kept_from_sequence <= self.row.last_sequence  # turns that are not archived can be retracted
-        return shown | {"may_select": shown["may_retract"] and bool(shown["entries"]) and is_kept}
+        has_turns = self.row.kept_from_sequence <= self.row.last_sequence  # only turns before this one are archived
+        return shown | {"may_select": shown["may_retract"] and bool(shown["entries"]) and has_turns}
 
     def turns(self) -> dict[str, Any]:
         """Read a page of turns: the newest, or those before, after or around the place in the URL."""
@@ -117,7 +102,6 @@ class Transcript(FirstTab[Session], SessionTab):
         return self.row.kept_from_sequence if archived is None else archived
 
     def _moment(self) -> Moment | None:
-        """Return the session's moment whose primary key is in the URL, or None."""
         pk = self.number("moment")
         return self.seen(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
 
@@ -152,15 +136,9 @@ class SessionSummaries(SessionTab):
 
     def context(self) -> dict[str, Any]:
         versions = Summary.objects.for_session(self.row).select_related("base", "prompt_version")
-        in_force = Summary.objects.latest_completed(self.row)
-        return (
-            super().context()
-            | self.newest(versions)
-            | {
-                "in_force": in_force,
-                "failed_job": failed_job_of(self.request, self.row),
-            }
-        )
+        current = Summary.objects.latest_completed(self.row)
+        shown = {"current": current, "failed_job": failed_job_of(self.request, self.row)}
+        return super().context() | self.newest(versions) | shown
 
 
 class SessionMemory(SessionTab):
@@ -206,16 +184,15 @@ class SessionDetails(DetailsTab[Session], SessionTab):
 
 
 class SessionForm(FormPage[Session]):
-    """The head of a session, above the form of its details."""
+    """The header of a session, above the form of its details."""
 
     before = "operator/sessions/head.html"
 
     def context(self) -> dict[str, Any]:
-        return head_of(self.admin, self.request, self.row, SessionDetails.name)
+        return header_context(self.admin, self.request, self.row, SessionDetails.name)
 
 
-def head_of(admin: Any, request: HttpRequest, session: Session, tab: str) -> dict[str, Any]:
-    """Return the data for the head of a session, with the tabs that this operator may open."""
+def header_context(admin: Any, request: HttpRequest, session: Session, tab: str) -> dict[str, Any]:
     tabs = tabs_of(admin, request, session, tab)
     return {"session": session, "tabs": tabs} | rights_of(admin, request, session)
 
@@ -231,7 +208,7 @@ class BuildForm(forms.Form):
     lag = forms.IntegerField(min_value=0, max_value=1_000_000, required=False)
 
 
-class RequestsJob(OperatorView):
+class JobView(OperatorView):
     """A base for views that queue jobs for a session."""
 
     def request_job(self, session: Session, process: str, message: str, *, params: dict[str, Any] | None = None) -> str:
@@ -242,7 +219,7 @@ class RequestsJob(OperatorView):
         return change_url(job)
 
 
-class BuildSession(RequestsJob, RowAction[Session]):
+class BuildSession(JobView, RowAction[Session]):
     """Queue a forced build, optionally with a lag."""
 
     route, name = "<int:pk>/build/", "build"
@@ -256,7 +233,7 @@ class BuildSession(RequestsJob, RowAction[Session]):
         return self.request_job(session, BuildMoments.name, "Queued a build of moments", params=params)
 
 
-class RequestDigest(RequestsJob, RowAction[Session]):
+class CompactSession(JobView, RowAction[Session]):
     """Queue a digest of the live window."""
 
     route, name = "<int:pk>/digest/", "digest"
@@ -265,15 +242,14 @@ class RequestDigest(RequestsJob, RowAction[Session]):
         return self.request_job(session, DigestSession.name, "Queued a compaction of the session")
 
 
-class SettleSession(RequestsJob, RowAction[Session]):
+class SettleSession(JobView, RowAction[Session]):
     """Queue settling of the session, which runs once the session is quiet."""
 
     route, name = "<int:pk>/settle/", "settle"
 
     def change(self, session: Session) -> str:
-        return self.request_job(
-            session, Settle.name, "Queued a job that updates the memory of the session and then clears it"
-        )
+        message = "Queued a job that updates the memory of the session and then clears it"
+        return self.request_job(session, Settle.name, message)
 
 
 class HoldSession(RowAction[Session]):
@@ -292,7 +268,7 @@ class HoldSession(RowAction[Session]):
         return change_url(session)
 
 
-class RebuildSession(RequestsJob, SessionPage):
+class RebuildSession(JobView, SessionPage):
     """Show what would be rebuilt and its cost, and queue the rebuild."""
 
     route, name, permission, needs = "<int:pk>/rebuild/", "rebuild", "change", ("moments_app.view_moment",)
@@ -322,14 +298,14 @@ def _to_rebuild(session: Session) -> dict[str, Any]:
 
 
 class SummaryForm(FormPage[Summary]):
-    """A version of a rolling summary: its sources, the next version, and whether it can be retried."""
+    """The page of a version of a rolling summary."""
 
     before = "operator/summaries/summary.html"
 
     def context(self) -> dict[str, Any]:
         summary = self.row
-        there = Message.objects.filter(session=summary.session, user_id=summary.user_id)
-        sources = there.filter(pk__in=summary.source_message_ids).in_order()
+        turns = Message.objects.filter(session=summary.session, user_id=summary.user_id)
+        sources = turns.filter(pk__in=summary.source_message_ids).in_order()
         shown, more = first_of(self.seen(sources), SOURCES_SHOWN)
         has_failed = summary.status == Summary.Status.FAILED
         return {

@@ -1,8 +1,11 @@
-"""The trace of one call: what the model saw, what it would see now, the difference, and the effects of the round."""
+"""The trace of one call: what the model saw, what it would see now, the difference, and the effects of the round.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+The operator can ask the model again without some lines of memory, to see whether the answer depends on them.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -10,24 +13,26 @@ from itertools import dropwhile, takewhile
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import ContextRequest, kept_context
 from moments_app.context.budget import BudgetTooSmall
+from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.receipts import KeptContext, KeptLine
+from moments_app.context.render import FORMATS
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.interface import EngineError
-from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Moment, Summary
-from moments_app.models.engine_call import cost_of
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.models import ContextReceipt, EngineCall, Job, Moment, Summary
+from moments_app.models.engine_call import TRIAL, cost_of
 from moments_app.operator.addresses import Pages
 from moments_app.operator.as_of import AsOf
-from moments_app.operator.ask_again import LineName, ask_again, can_ask_again
-from moments_app.operator.context_view import BAR, ShownLayer, ShownLine, assembled, shown_layers
 from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assemble_context, shown_layers
 from moments_app.operator.views.session import SessionPage
 from sessions_app.admin.views import may_see, number_in
 from sessions_app.lexemes import QUERY_MAX_CHARS
@@ -39,9 +44,11 @@ from sessions_app.transcript.load import turns_around
 ROUND = 30  # maximum turns of a round: a question, tool calls with their results, the answer
 CLOCK = "now"  # the layer with the current time, which differs in each context
 QUERY = "query"  # the layer with the question; it can't be left out
-SAME, THEN, NOW = "same", "then", "now"
 KeyedLine = tuple[str, str, KeptLine]  # a key that equal lines share, and the line
-FOLLOWED = 20  # maximum rows of each kind among the effects of a round
+LineName = tuple[str, int]  # the layer of a line, and the line's index in the layer
+EFFECTS_SHOWN = 20  # maximum rows of each kind among the effects of a round
+ASK_SECONDS = 60.0
+ANSWER_BYTES = 1_000_000
 
 
 # --- the round ---
@@ -62,9 +69,9 @@ class Round:
     @property
     def context_id(self) -> UUID | None:
         """The id of the model's context, if the answer was stored with this id."""
-        said = self._metadata.get(CONTEXT_ID)
+        reported = self._metadata.get(CONTEXT_ID)
         try:
-            return UUID(said) if isinstance(said, str) else None
+            return UUID(reported) if isinstance(reported, str) else None
         except ValueError:
             return None
 
@@ -83,9 +90,8 @@ class Round:
     @property
     def usage(self) -> tuple[int, int] | None:
         """The input and output tokens, if the endpoint reported them."""
-        said = [self._metadata.get(name) for name in ("input_tokens", "output_tokens")]
-        given, answered = (value if isinstance(value, int) else None for value in said)
-        return None if given is None or answered is None else (given, answered)
+        tokens_in, tokens_out = self._metadata.get("input_tokens"), self._metadata.get("output_tokens")
+        return (tokens_in, tokens_out) if isinstance(tokens_in, int) and isinstance(tokens_out, int) else None
 
     @property
     def cost(self) -> Decimal | None:
@@ -102,26 +108,19 @@ def round_of(session: Session, sequence: int | None) -> Round:
     end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
-    asked = next((turn for turn in before if turn.role == Message.Role.USER), None)
-    since = [turn for turn in before[::-1] if asked is None or turn.sequence > asked.sequence]
+    question = next((turn for turn in before if turn.role == Message.Role.USER), None)
+    since = [turn for turn in before[::-1] if question is None or turn.sequence > question.sequence]
     after = [turn for turn in found if turn.sequence > end]
-    is_said = sequence is not None and bool(before) and before[0].role == Message.Role.ASSISTANT
-    return Round(asked, _answer(since if is_said else [*since, *after]))
+    is_of_assistant = sequence is not None and bool(before) and before[0].role == Message.Role.ASSISTANT
+    return Round(question, _answer(since if is_of_assistant else [*since, *after]))
 
 
 def _answer(turns: Sequence[Message]) -> Message | None:
     """Return the assistant's last message before the next message of a user."""
     others = dropwhile(lambda turn: turn.role == Message.Role.USER, turns)
     of_round = list(takewhile(lambda turn: turn.role != Message.Role.USER, others))
-    said = [turn for turn in of_round if turn.role == Message.Role.ASSISTANT]
-    return next((turn for turn in reversed(said) if turn.content), said[-1] if said else None)
-
-
-def moments_of(round_: Round) -> list[Moment]:
-    turns = [turn for turn in (round_.question, round_.answer) if turn]
-    held = [turn.moment_id for turn in turns if turn.moment_id]
-    own = Moment.objects.filter(user_id__in={turn.user_id for turn in turns}, pk__in=held)
-    return list(own.defer("search_vector").order_by("first_sequence")) if held else []
+    answers = [turn for turn in of_round if turn.role == Message.Role.ASSISTANT]
+    return next((turn for turn in reversed(answers) if turn.content), answers[-1] if answers else None)
 
 
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
@@ -134,8 +133,8 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
         return receipts.filter(context_id=round_.context_id).first()
     if round_.question is None or round_.answer is None:
         return None
-    asked, answered = round_.question.sequence, round_.answer.sequence
-    return receipts.filter(after_sequence__range=(asked - 1, answered - 1)).order_by("-id").first()
+    turns = (round_.question.sequence - 1, round_.answer.sequence - 1)
+    return receipts.filter(after_sequence__range=turns).order_by("-id").first()
 
 
 # --- then and now ---
@@ -174,11 +173,6 @@ class TracedLayer(ShownLayer):
     markup: TracedTokens = TracedTokens()
 
 
-def traced_markup(then: KeptContext | None, now: KeptContext | None) -> TracedTokens:
-    """Return the tokens that belong to no layer."""
-    return TracedTokens(*(context.markup_tokens if context else None for context in (then, now)))
-
-
 def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
     """Compare the layers of a served and a current context. Either may be missing."""
     return [layer for key in LAYERS if (layer := _traced(key, then, now, pages)).lines]
@@ -186,8 +180,9 @@ def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Page
 
 def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: Pages) -> TracedLayer:
     lines = list(_compared(key, _lines(then, key), _lines(now, key), pages))
-    size = TracedTokens(_tokens(then, key), _tokens(now, key))
-    markup = TracedTokens(_markup_tokens(then, key), _markup_tokens(now, key))
+    size, markup = (
+        TracedTokens(*(_sum(context, key, tokens) for context in (then, now))) for tokens in ("tokens", "markup_tokens")
+    )
     return TracedLayer(key, 0, lines=lines, size=size, markup=markup)
 
 
@@ -197,16 +192,10 @@ def _lines(context: KeptContext | None, key: str) -> list[KeyedLine]:
     return [(line.ref, "" if key == CLOCK else line.text, line) for line in lines]
 
 
-def _tokens(context: KeptContext | None, key: str) -> int | None:
+def _sum(context: KeptContext | None, key: str, tokens: str) -> int | None:
     if context is None:
         return None
-    return sum(layer.tokens for layer in context.layers if layer.name == key)
-
-
-def _markup_tokens(context: KeptContext | None, key: str) -> int | None:
-    if context is None:
-        return None
-    return sum(layer.markup_tokens for layer in context.layers if layer.name == key)
+    return sum(int(getattr(layer, tokens)) for layer in context.layers if layer.name == key)
 
 
 def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], pages: Pages) -> Iterator[ShownLine]:
@@ -215,9 +204,71 @@ def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], page
         is_same = tag == "equal"
         for place, (ref, _, line) in enumerate(old[i:j], i):
             field = "" if key == QUERY else f"{key}:{place}"
-            yield ShownLine(line, pages.source(ref), SAME if is_same else THEN, field)
+            yield ShownLine(line, pages.source(ref), "same" if is_same else "then", field)
         for ref, _, line in () if is_same else new[k:m]:
-            yield ShownLine(line, pages.source(ref), NOW)
+            yield ShownLine(line, pages.source(ref), "now")
+
+
+# --- asking again ---
+
+
+def can_ask_again() -> bool:
+    return bool(settings.CHAT.upstream_base_url)
+
+
+def ask_again(context: KeptContext, left_out: Collection[LineName], *, model: str) -> str:
+    """Send a context without some of its lines to the upstream model, and return the answer.
+
+    Raises:
+        EngineError: the model did not answer.
+        InvalidAnswer: the answer can't be parsed.
+    """
+    from moments_app.engines.endpoint import Endpoint  # imported here because commands don't need the client
+
+    chat = settings.CHAT
+    endpoint = Endpoint(
+        base_url=chat.upstream_base_url,
+        path="/chat/completions",
+        api_key=chat.upstream_api_key.get_secret_value(),
+        model=model,
+        max_response_bytes=ANSWER_BYTES,
+        record=_record,
+    )
+    seconds = min(ASK_SECONDS, chat.read_timeout_seconds)
+    body = {"messages": _messages(context, left_out)}
+    return endpoint.call(f"{TRIAL}trace", body, seconds=seconds, read=_text_of, refuses=lambda _: False)
+
+
+def _record(call: CallRecord) -> None:
+    EngineCall.objects.record(replace(call, exchange=None))
+
+
+def _messages(context: KeptContext, left_out: Collection[LineName]) -> list[dict[str, str]]:
+    memory = {
+        layer.name: [_item(line) for place, line in enumerate(layer.lines) if (layer.name, place) not in left_out]
+        for layer in context.layers
+        if layer.name != QUERY
+    }
+    text = FORMATS["xml"].render(memory)
+    return [{"role": "system", "content": str(text)}, {"role": "user", "content": context.query}]
+
+
+def _item(line: KeptLine) -> Item:
+    zone = line.time.tzinfo if line.time and line.time.tzinfo else UTC
+    return Item(line.text, ref=line.ref, time=line.time, zone=zone, role=line.role, speaker=line.speaker)
+
+
+def _text_of(answer: Any) -> str:
+    try:
+        text = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        raise InvalidAnswer("", "it has no choices with a message.") from None
+    if not isinstance(text, str) or not text:
+        raise InvalidAnswer("", "it has no text.")
+    return text
+
+
+# --- the page ---
 
 
 class Trace(SessionPage):
@@ -258,13 +309,13 @@ class Trace(SessionPage):
                 refused="Can't ask again: the context is no longer stored, or no chat model is configured."
             )
         try:
-            said = ask_again(self.then, _lines_named(names), model=model)
+            answer = ask_again(self.then, _lines_named(names), model=model)
         except (EngineError, InvalidAnswer) as error:
             return self.page(
                 refused=str(error) or "The model's answer can't be read. Try again.", selected=names, model=model
             )
         before = self.round.answer.content if self.round.answer else ""
-        return self.page(said=said, parts=word_diff(before, said), selected=names, model=model)
+        return self.page(parts=word_diff(before, answer), selected=names, model=model)
 
     def context(self) -> dict[str, Any]:
         receipt, then = self.receipt, self.then
@@ -277,21 +328,21 @@ class Trace(SessionPage):
         return super().context() | {
             "round": self.round,
             "receipt": receipt,
-            "is_said": bool(self.round.context_id),
+            "is_reported": bool(self.round.context_id),
             "then": then,
             "now": now,
             "as_of": self.as_of,
             "problem": problem,
             "layers": layers,
-            "markup": traced_markup(then, now),
+            "markup": TracedTokens(*(context.markup_tokens if context else None for context in (then, now))),
             "are_both": len(contexts) == 2,
             "bars": {when: shown_layers(context.layers, pages, budget) for when, context in contexts.items()},
-            "counts": {when: lines.count(when) for when in ("same", "then", "now")},
+            "counts": {when: lines.count(when) for when in ("then", "now")},
             "bar": BAR,
             "can_ask": bool(then and then.query and can_ask_again())
             and self.admin.has_change_permission(self.request, self.row),
             "model": self.round.model,
-            **self._followed(),
+            **self._effects(),
         }
 
     def _now(self, then: KeptContext | None) -> tuple[KeptContext | None, str]:
@@ -309,14 +360,12 @@ class Trace(SessionPage):
             as_of=self.as_of.time,
         )
         try:
-            envelope = assembled(self.row, wanted)
+            envelope = assemble_context(self.row, wanted)
         except BudgetTooSmall as error:
             return None, str(error)
         return (kept_context(envelope) if envelope else None), ""
 
-    # --- the effects ---
-
-    def _followed(self) -> dict[str, Any]:
+    def _effects(self) -> dict[str, Any]:
         turns = [turn for turn in (self.round.question, self.round.answer) if turn]
         if not turns:
             return {}
@@ -326,12 +375,16 @@ class Trace(SessionPage):
         jobs = list(self._jobs(turns[0].arrived_at))
         costs = [job.cost for job in jobs if job.cost is not None]
         return {
-            "moments": moments_of(self.round) if may_see(self.request, Moment) else [],
+            "moments": self.seen(self._moments(turns)),
             "summary": self.seen(summaries.filter(start_sequence__lte=last)).order_by("end_sequence", "id").first(),
-            "atoms": self.seen(atoms).order_by("id")[:FOLLOWED] if may_see(self.request, MemoryAtom) else [],
+            "atoms": self.seen(atoms).order_by("id")[:EFFECTS_SHOWN],
             "jobs": jobs,
             "jobs_cost": sum(costs) if costs else None,
         }
+
+    def _moments(self, turns: Sequence[Message]) -> QuerySet[Moment]:
+        own = Moment.objects.filter(user_id=self.row.user_id, pk__in=[turn.moment_id for turn in turns])
+        return own.defer("search_vector").order_by("first_sequence")
 
     def _jobs(self, since: datetime) -> QuerySet[Any]:
         """For each process, return the first job queued since the question."""

@@ -4,7 +4,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
 from sessions_app.models import UserProfile
-from sessions_app.people.erase import RowsRemain, erase_user, holdings
+from sessions_app.people.erase import RowsRemain, count_erasable_rows, erase_user
 
 
 class Command(RefusingCommand):
@@ -18,11 +18,11 @@ class Command(RefusingCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         user_id, application = options["user_id"], application_of(options)
-        for name, count in holdings(person_of(user_id, application)).items():
+        for name, count in count_erasable_rows(person_of(user_id, application)).items():
             self.stdout.write(f"{name}: {count:,}")
         if options["dry_run"]:
             return "Nothing was erased."
-        if not options["yes"] and _typed() != user_id:
+        if not options["yes"] and _ask_for_confirmation() != user_id:
             raise CommandError("The user_id doesn't match. Nothing was erased.")
         try:
             erased = erase_user(user_id, application=application, actor="operator:command")
@@ -44,7 +44,7 @@ class Command(RefusingCommand):
         )
 
 
-def _typed() -> str:
+def _ask_for_confirmation() -> str:
     """Ask the operator to type the user_id. Raise CommandError if there is no terminal."""
     try:
         return input("Type the user_id again to erase everything: ")

@@ -41,7 +41,7 @@ class Command(RefusingCommand):
         self.source = Source(options["file"])
         chosen = recognize(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
         found = chosen.read(self.source, _owner(options["user"], options["agent"]))
-        with _seldom_looking_for_garbage():
+        with _rare_garbage_collection():
             imported = import_sessions(
                 found,
                 application=application_of(options),
@@ -67,7 +67,7 @@ class Command(RefusingCommand):
 
 
 @contextmanager
-def _seldom_looking_for_garbage() -> Iterator[None]:
+def _rare_garbage_collection() -> Iterator[None]:
     """Run the garbage collector less often, because an import creates almost no reference cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN, *usual[1:])

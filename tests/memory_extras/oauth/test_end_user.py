@@ -29,7 +29,7 @@ from pytest_django.fixtures import Settings
 from memory_extras.oauth import end_user, logins, openid
 from memory_extras.oauth.conf import OAuthSettings
 from memory_extras.oauth.models import Assistant, Consent
-from memory_extras.oauth.tokens import Tokens
+from memory_extras.oauth.validator import TokenIssuer
 from memoryproject import conf
 from memoryproject.conf import BASE_DIR
 from sessions_app.models import ApiKey, Application, Event, UserProfile
@@ -61,7 +61,7 @@ def provider(settings: Settings) -> Iterator[OpenIDProvider]:
 
 @pytest.fixture
 def assistant(transactional_db: None) -> Assistant:
-    return Assistant.objects.register("Claude", [BACK], is_by_itself=True)
+    return Assistant.objects.register("Claude", [BACK], registered_itself=True)
 
 
 def at_provider(started: Any, user: str = "ada") -> dict[str, str]:
@@ -163,7 +163,7 @@ def test_the_operators_page_works_beside_the_login_of_end_users(
 
 
 def test_a_request_that_does_not_fit_into_a_cookie_is_rejected(provider: OpenIDProvider, assistant: Assistant) -> None:
-    browser, room = Browser(), end_user.QUERY_MOST - len(urlencode(asked(assistant, state="")))
+    browser, room = Browser(), end_user.MAX_QUERY_CHARS - len(urlencode(asked(assistant, state="")))
     fits = start(browser, assistant, state="s" * room)
     assert fits.status_code == 302 and len(fits.cookies["oauth_started"].OutputString()) < 4_000
     longer = start(browser, assistant, state="s" * (room + 1))
@@ -194,10 +194,10 @@ def test_an_end_user_sees_and_revokes_their_grants(
     shown = see_grants(browser)
     assert "Claude" in shown and "Permissions: read write." in shown and "name is not verified" in shown
     consent = Consent.objects.get()
-    assert Tokens().key_with(token["access_token"], "/mcp") == consent.key
+    assert TokenIssuer().key_with(token["access_token"], "/mcp") == consent.key
     assert revoke(browser, consent)["Location"] == GRANTS
     assert "You have given no assistant access" in browser.get(GRANTS).content.decode()
-    assert Tokens().key_with(token["access_token"], "/mcp") is None
+    assert TokenIssuer().key_with(token["access_token"], "/mcp") is None
     refresh = {"grant_type": "refresh_token", "refresh_token": token["refresh_token"], "client_id": assistant.client_id}
     assert Browser().post("/token", refresh).json()["error"] == "invalid_grant"
     event = Event.objects.get(type="assistant_grant_revoked")

@@ -40,7 +40,7 @@ def _on(settings: Settings) -> None:
 
 @pytest.fixture
 def assistant(transactional_db: None) -> Assistant:
-    return Assistant.objects.register("Claude", [BACK], is_by_itself=True)
+    return Assistant.objects.register("Claude", [BACK], registered_itself=True)
 
 
 def allow(browser: Browser, client: Assistant, query: dict[str, str] | None = None, **form: Any) -> Any:
@@ -231,7 +231,7 @@ def test_row_36_a_granted_key_has_the_usual_limits(root: Browser, assistant: Ass
 def test_row_36_a_code_works_once_for_its_assistant_and_expires_after_a_minute(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
-    thief = Assistant.objects.register("Thief", [BACK], is_by_itself=True)
+    thief = Assistant.objects.register("Thief", [BACK], registered_itself=True)
     wrong: list[dict[str, str]] = [
         {"code_verifier": "w" * 43},
         {"redirect_uri": f"{BACK}/"},
@@ -272,7 +272,7 @@ def test_row_36_a_code_needs_its_redirect_uri(root: Browser, assistant: Assistan
 def test_row_36_a_refresh_token_works_once_for_its_assistant_until_the_key_expires(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
-    thief = Assistant.objects.register("Thief", [BACK], is_by_itself=True)
+    thief = Assistant.objects.register("Thief", [BACK], registered_itself=True)
     first = granted(root, assistant)
     assert refresh(thief, first["refresh_token"]).status_code == 400 and opens(first["access_token"])
     second = refresh(assistant, first["refresh_token"]).json()
@@ -394,7 +394,7 @@ def test_open_registration_can_be_disabled_and_an_operator_can_always_register(
     settings: Settings, root: Browser, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"redirect_uris": [BACK], "client_name": "Mine", "grant_types": ["authorization_code"]}
-    monkeypatch.setattr("memory_extras.oauth.views.UNUSED_MOST", 1)
+    monkeypatch.setattr("memory_extras.oauth.views.MAX_UNUSED", 1)
     answers = [Browser().post("/register", said, content_type="application/json") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 400]
     assert answers[0].json()["token_endpoint_auth_method"] == "none"

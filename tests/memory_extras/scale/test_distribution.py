@@ -12,7 +12,7 @@ from django.db import OperationalError, connection
 from django.db.models import Index, TextField
 from django.test.utils import CaptureQueriesContext
 
-from memory_extras.scale.distribution import TABLES, keep_distributed
+from memory_extras.scale.distribution import TABLES, redistribute
 from memoryproject.database.backup import BackupError
 from memoryproject.database.restore import restore
 from moments_app.models import EmbeddingModel, OwnText, TurnEmbedding
@@ -88,7 +88,7 @@ class TestOnePostgreSQL:
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            keep_distributed()
+            redistribute()
         assert len(queries) == 1
         assert definitions() == before
 

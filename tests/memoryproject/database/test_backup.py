@@ -18,7 +18,6 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from memoryproject.database.backup import column
-from memoryproject.postgresql import programs
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
 from sessions_app.retention.retain import retain
@@ -192,7 +191,7 @@ def test_row_34_an_unfinished_restore_continues_only_with_its_own_file(
 def test_row_34_a_missing_or_outdated_postgresql_client_is_named(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "find_spec", lambda _: None)
+    monkeypatch.setattr("memoryproject.database.backup.find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommandError, match=r"there is no pg_dump: install the package postgresql-client-\d+"):
         call_command("backup", str(tmp_path / "all.backup"))

@@ -18,13 +18,13 @@ from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Code, Consent
 from memoryproject.database import clocks
-from memoryproject.schedules import put_schedules_back, run_schedule, schedules
+from memoryproject.schedules import correct_next_runs, run_schedule, schedules
 from memoryproject.status.checks import judge
 from memoryproject.status.site_state import State
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS
-from sessions_app.clock import PUT_BACK, Times, put_back, report
+from sessions_app.clock import TIMES_CORRECTED, TimeColumn, correct_times, report
 from sessions_app.database.database_roles import WORKER_ROLE
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.security import second_factor
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 DAY = timedelta(days=1)
 AHEAD = {"a minute": timedelta(minutes=1), "a day": DAY, "a year": timedelta(days=365)}
-DECLARED = [*clocks.often(), *clocks.nightly(), *second_factor.TIMES]
+DECLARED = [*clocks.checked_every_minute(), *clocks.checked_nightly(), *second_factor.TIMES]
 
 SAYS_WHEN = "It says when something happened, and decides nothing."
 CHOSEN = "An operator chooses it, or an application says it, and it may lie ahead."
@@ -143,7 +143,7 @@ def test_row_48_a_time_in_the_future_is_corrected_in_every_table(ahead: timedelt
     for times in DECLARED:
         with transaction.atomic():
             pk = date(times, times.ahead + ahead)
-            [done] = put_back([times])
+            [done] = correct_times([times])
             now = timezone.now()
             assert getattr(times.model._base_manager.get(pk=pk), times.column) <= now, times
             assert (done.column, done.rows) == (str(times), 1)
@@ -153,17 +153,17 @@ def test_row_48_a_time_in_the_future_is_corrected_in_every_table(ahead: timedelt
 @pytest.mark.slow
 @pytest.mark.usefixtures("furnished")
 def test_row_48_a_time_that_may_be_in_the_future_is_not_changed() -> None:
-    put_back(DECLARED)
+    correct_times(DECLARED)
     for times in DECLARED:
         with transaction.atomic():
             pk = date(times, times.ahead)
             before = getattr(times.model._base_manager.get(pk=pk), times.column)
-            assert put_back([times]) == []
+            assert correct_times([times]) == []
             assert getattr(times.model._base_manager.get(pk=pk), times.column) == before
             transaction.set_rollback(True)
 
 
-def date(times: Times, ahead: timedelta) -> Any:
+def date(times: TimeColumn, ahead: timedelta) -> Any:
     """Set the time of the first row that far in the future; return its primary key."""
     row = times.model._base_manager.filter(**times.where).order_by("pk").first()
     assert row, f"no row of {times} {times.where}"
@@ -174,42 +174,42 @@ def date(times: Times, ahead: timedelta) -> Any:
 def test_row_48_a_correction_degrades_the_site_and_is_logged(ada: UserProfile) -> None:
     Job.objects.request("embed", talk(ada, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)
-    put_back(clocks.often())
+    correct_times(clocks.checked_every_minute())
     told = f"1 timestamp in moments_app.Job.run_after, up to {timezone.now() + DAY:%Y-%m-%d}"
-    assert Event.objects.get(type=PUT_BACK).payload["told"].startswith(told)
+    assert Event.objects.get(type=TIMES_CORRECTED).payload["told"].startswith(told)
     verdict = judge()
     assert verdict.state == State.DEGRADED
     assert any(told in reason and "clocks of all hosts" in reason for reason in verdict.reasons)
-    put_back(clocks.often())
-    assert Event.objects.filter(type=PUT_BACK).count() == 1
+    correct_times(clocks.checked_every_minute())
+    assert Event.objects.filter(type=TIMES_CORRECTED).count() == 1
 
 
 @pytest.mark.slow
 def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"stale_seconds": 0.5})
     [lost, waits] = [Job.objects.request("embed", talk(ada, 3, session_id=name), requested_by="test") for name in "ab"]
-    Job.objects.take(lost.job_id)
+    Job.objects.claim(lost.job_id)
     Job.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() + DAY)
-    assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is None
-    put_back(clocks.often())
-    wait_until(lambda: recover_jobs().taken_over == 1)
-    assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is not None
+    assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is None
+    correct_times(clocks.checked_every_minute())
+    wait_until(lambda: recover_jobs().requeued == 1)
+    assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is not None
     assert waits.pk != lost.pk
 
 
 def test_row_48_a_schedule_more_than_one_interval_ahead_is_corrected_while_the_site_runs() -> None:
     known = schedules()
-    assert put_schedules_back() == []
+    assert correct_next_runs() == []
     for ahead in AHEAD.values():
         for row in Schedule.objects.all():
             row.next_run = timezone.now() + timedelta(minutes=row.minutes or 24 * 60) + ahead
             row.save()
-        put = put_schedules_back()
+        put = correct_next_runs()
         report(put)
         assert len(put) == len(known)
         late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]
         assert late == []
-    assert "count_words" in Event.objects.filter(type=PUT_BACK).latest("pk").payload["told"]
+    assert "count_words" in Event.objects.filter(type=TIMES_CORRECTED).latest("pk").payload["told"]
 
 
 def test_row_48_times_that_matter_over_days_are_corrected_every_night(ada: UserProfile) -> None:
@@ -228,8 +228,10 @@ def test_row_48_a_locked_row_does_not_delay_other_tables(ada: UserProfile) -> No
     Job.objects.update(run_after=timezone.now() + DAY)
     Session.objects.update(last_activity_at=timezone.now() + DAY)
     with row_locked(session):
-        assert [done.column for done in put_back(clocks.often())] == ["moments_app.Job.run_after"]
-    assert [done.column for done in put_back(clocks.often())] == ["sessions_app.Session.last_activity_at"]
+        assert [done.column for done in correct_times(clocks.checked_every_minute())] == ["moments_app.Job.run_after"]
+    assert [done.column for done in correct_times(clocks.checked_every_minute())] == [
+        "sessions_app.Session.last_activity_at"
+    ]
 
 
 FEW_ROWS = {"Circuit", "WebhookEndpoint", "ApiKey", "Assistant", "Code", "AccessAttempt"}
@@ -239,8 +241,8 @@ FEW_ROWS = {"Circuit", "WebhookEndpoint", "ApiKey", "Assistant", "Code", "Access
 def test_columns_checked_every_minute_have_an_index_or_few_rows() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        for times in clocks.often():
-            plan = times.wrong().order_by().values("pk")[:1].explain()
+        for times in clocks.checked_every_minute():
+            plan = times.future_rows().order_by().values("pk")[:1].explain()
             assert "Seq Scan" not in plan or times.model.__name__ in FEW_ROWS, plan
 
 
@@ -250,10 +252,10 @@ def test_row_48_a_workers_login_has_the_rights_to_correct_times() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION AUTHORIZATION {WORKER_ROLE}")
     try:
-        for times in (*clocks.often(), *clocks.nightly()):
+        for times in (*clocks.checked_every_minute(), *clocks.checked_nightly()):
             with transaction.atomic():
                 date(times, times.ahead + DAY)
-                assert len(put_back([times])) == 1, times
+                assert len(correct_times([times])) == 1, times
                 transaction.set_rollback(True)
     finally:
         with connection.cursor() as cursor:
@@ -267,4 +269,4 @@ def test_row_48_the_watchdog_corrects_times_in_the_future(ada: UserProfile) -> N
     Schedule.objects.update(next_run=timezone.now() + AHEAD["a year"])
     with processes.worker():
         wait_until(lambda: not Job.objects.open().filter(process="build_moments").exists())
-        wait_until(lambda: Event.objects.filter(type=PUT_BACK).count() == 2)
+        wait_until(lambda: Event.objects.filter(type=TIMES_CORRECTED).count() == 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memoryproject.embeddings import NOWHERE, read_address
+from memoryproject.embeddings import UNREACHABLE, read_address
 from tests.support.embeddings import post, serving
 from tests.support.small_model import WIDTH, write_model
 from tests.support.waiting import wait_until
@@ -59,7 +59,7 @@ def test_the_server_removes_its_address_at_exit_and_reports_a_model_that_cannot_
 ) -> None:
     with serving(tmp_path, str(write_model(tmp_path / "small"))) as process:
         assert psutil.Process(process.pid).num_threads() <= 4
-    assert read_address(tmp_path) == NOWHERE
+    assert read_address(tmp_path) == UNREACHABLE
     with pytest.raises(AssertionError), serving(tmp_path, str(tmp_path / "missing")):
         pass
     assert "The embeddings model can't be loaded" in capfd.readouterr().err

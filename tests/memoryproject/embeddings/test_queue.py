@@ -6,8 +6,8 @@ import threading
 import numpy
 import pytest
 
-from memoryproject.embeddings.queue import MAX_DOCUMENTS, MAX_QUERIES, Full, Queue
-from memoryproject.embeddings.served import Embedded, Model
+from memoryproject.embeddings.queue import MAX_DOCUMENTS, MAX_QUERIES, Queue, QueueFull
+from memoryproject.embeddings.served import Embedding, Model
 
 
 class Slow(Model):
@@ -19,13 +19,13 @@ class Slow(Model):
         self.begun: list[str] = []
         self.let = threading.Semaphore(0)
 
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         self.begun.append(text)
         if not is_query:
             self.let.acquire(timeout=5)  # its thread outlives a test that doesn't release it
         if text == "broken":
             raise ValueError(text)
-        return Embedded(numpy.ones(1, dtype=numpy.float32), 1)
+        return Embedding(numpy.ones(1, dtype=numpy.float32), 1)
 
 
 async def until_begun(model: Slow, text: str) -> None:
@@ -80,7 +80,7 @@ def test_a_full_queue_reports_when_to_retry(is_query: bool, most: int) -> None:
     async def scenario() -> None:
         queue = Queue(Slow())
         queue.add(["x"] * most, is_query=is_query)
-        with pytest.raises(Full) as raised:
+        with pytest.raises(QueueFull) as raised:
             queue.add(["x"], is_query=is_query)
         assert raised.value.seconds >= 1
 
@@ -90,8 +90,8 @@ def test_a_full_queue_reports_when_to_retry(is_query: bool, most: int) -> None:
 def test_documents_are_rejected_if_they_would_wait_too_long() -> None:
     async def scenario() -> None:
         queue = Queue(Slow())
-        queue.add(["x" * 1_000] * 100, is_query=False)  # about 50 seconds of work
-        with pytest.raises(Full) as raised:
+        queue.add(["x" * 1_000] * 500, is_query=False)  # about 50 seconds of work
+        with pytest.raises(QueueFull) as raised:
             queue.add(["x"], is_query=False)
         assert 30 < raised.value.seconds < 100
 

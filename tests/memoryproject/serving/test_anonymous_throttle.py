@@ -14,7 +14,13 @@ from pytest_django.fixtures import Settings
 
 from memoryproject import asgi
 from memoryproject.serving import anonymous_throttle
-from memoryproject.serving.anonymous_throttle import AnonymousThrottle, Buckets, address_of, address_range, secret_of
+from memoryproject.serving.anonymous_throttle import (
+    AnonymousThrottle,
+    TokenBuckets,
+    address_of,
+    address_range,
+    credential_of,
+)
 from sessions_app.models import ApiKey
 from sessions_app.process_cache import VERIFIED
 from tests.support.live import live_site
@@ -38,7 +44,7 @@ DOORS = {
 def site(transactional_db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A site that received no calls yet. Its clock stands still, so no bucket is refilled."""
     settings.ANONYMOUS_RATE = 1
-    monkeypatch.setattr(anonymous_throttle, "AT_ONCE", MANY)
+    monkeypatch.setattr(anonymous_throttle, "BURST_SECONDS", MANY)
     monkeypatch.setattr(anonymous_throttle, "time", SimpleNamespace(monotonic=lambda: 100.0))
     monkeypatch.setattr(asgi, "_anonymous_throttle", AnonymousThrottle())
     with live_site() as url:
@@ -144,7 +150,7 @@ def test_addresses_of_one_subscriber_are_counted_together(settings: Settings) ->
     ],
 )
 def test_a_caller_is_identified_by_key_or_login(headers: list[tuple[bytes, bytes]], secret: str) -> None:
-    assert secret_of({"headers": headers}) == secret
+    assert credential_of({"headers": headers}) == secret
 
 
 def test_buckets_are_refilled_and_their_number_is_limited(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,16 +158,16 @@ def test_buckets_are_refilled_and_their_number_is_limited(settings: Settings, mo
     clock = SimpleNamespace(now=100.0)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr(anonymous_throttle, "time", clock)
-    monkeypatch.setattr(anonymous_throttle, "ADDRESSES", 3)
-    buckets = Buckets()
-    assert [buckets.take("a") for _ in range(21)] == [0.0] * 20 + [0.5]
+    monkeypatch.setattr(anonymous_throttle, "MAX_BUCKETS", 3)
+    buckets = TokenBuckets()
+    assert [buckets.acquire("a") for _ in range(21)] == [0.0] * 20 + [0.5]
     clock.now += 0.5
-    assert (buckets.take("a"), buckets.take("a")) == (0.0, 0.5)
-    buckets.give_back("a")
-    assert buckets.take("a") == 0.0
+    assert (buckets.acquire("a"), buckets.acquire("a")) == (0.0, 0.5)
+    buckets.refund("a")
+    assert buckets.acquire("a") == 0.0
     for name in "bcd":
-        buckets.take(name)
-    assert buckets.take("a") == 0.0  # forgotten, so it is full again
+        buckets.acquire(name)
+    assert buckets.acquire("a") == 0.0  # forgotten, so it is full again
 
 
 def test_no_prefix_is_known_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memoryproject.serving import fair_shares
-from memoryproject.serving.fair_shares import Caller, FairShares, Refused, in_thread_of_caller
+from memoryproject.serving.fair_shares import Caller, FairShares, Refused, charge_caller
 from memoryproject.serving.request_limits import Threads
-from sessions_app.database.statement_timeouts import Deadline, until
+from sessions_app.database.statement_timeouts import Deadline, using_deadline
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of
 from tests.support.locks import row_locked
@@ -97,7 +97,7 @@ def test_row_43_a_key_and_an_application_get_all_threads_but_one() -> None:
         free = threads._free._value
 
         async def take(caller: Caller) -> None:
-            async with threads.one("", "", caller):
+            async with threads.occupy("", "", caller):
                 await held.wait()
 
         tasks = [asyncio.create_task(take(caller)) for caller in callers]
@@ -120,7 +120,7 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
         monkeypatch.setattr("memoryproject.serving.request_limits.FAIR_SHARES", shares)
 
         async def use_a_thread() -> None:
-            async with shares.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():
+            async with shares.admit(lambda: caller), threads.occupy("", "", caller), charge_caller():
                 held["now"] += 1
                 held["most"] = max(held["most"], held["now"])
                 await asyncio.sleep(0.02)
@@ -128,7 +128,7 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
 
         await use_a_thread()
         if other:
-            async with shares.one(lambda: other):
+            async with shares.admit(lambda: other):
                 pass
         await asyncio.gather(*(use_a_thread() for _ in range(6)))
         return held["most"]
@@ -140,9 +140,9 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
 def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
     async def wait() -> None:
         threads = Threads(1)
-        async with threads.one("", "", ALICE):
-            with until(Deadline(0.1)):
-                async with threads.one("", "", ALICE):
+        async with threads.occupy("", "", ALICE):
+            with using_deadline(Deadline(0.1)):
+                async with threads.occupy("", "", ALICE):
                     pass
 
     with pytest.raises(Refused) as refused:
@@ -157,14 +157,14 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
 def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Reject calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
-    monkeypatch.setattr(fair_shares, "REFILLED", 1.0)
+    monkeypatch.setattr(fair_shares, "REFILL_SHARE", 1.0)
     monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
 
 async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
     """Make a call that uses a thread for that many seconds."""
-    async with shares.one(lambda: caller), in_thread_of_caller():
+    async with shares.admit(lambda: caller), charge_caller():
         await asyncio.sleep(seconds)
 
 
@@ -197,9 +197,9 @@ def test_row_43_requests_with_a_new_key_wait_for_a_first_thread_and_are_then_cha
 
         async def call() -> None:
             nonlocal known, began
-            async with shares.one(lambda: known):
+            async with shares.admit(lambda: known):
                 began += 1
-                async with in_thread_of_caller():
+                async with charge_caller():
                     await asyncio.sleep(0.1)
                 known = Caller("new", "1")
                 await is_over.wait()
@@ -295,5 +295,5 @@ def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, 
             told = json.loads(answer.value.read())
             error = told["error"] if path.startswith("/v1/") else told["errors"][0]
             assert "share of server time" in error.get("message", error.get("detail"))
-        time.sleep(fair_shares.OTHERS_SECONDS + 0.1)
+        time.sleep(fair_shares.ACTIVE_SECONDS + 0.1)
         assert status_of(get(url, noisy)) == 200  # no other caller is active

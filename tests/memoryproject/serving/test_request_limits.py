@@ -13,9 +13,9 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
-from memoryproject.database.probe import Pulse
+from memoryproject.database.probe import DatabaseProbe
 from memoryproject.serving import request_limits
-from memoryproject.serving.fair_shares import NOBODY
+from memoryproject.serving.fair_shares import UNKNOWN_CALLER
 from memoryproject.serving.request_limits import Threads, person_of
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support.frozen import gate
@@ -224,11 +224,11 @@ def test_row_29_requests_get_503_soon_if_the_database_hangs_and_health_checks_re
         assert max(again.seconds) < WORST
 
 
-def test_the_pulse_uses_one_connection_until_it_is_lost() -> None:
-    asking = Pulse()
+def test_the_probe_uses_one_connection_until_it_is_lost() -> None:
+    asking = DatabaseProbe()
 
     def server_process() -> int:
-        asking._ask()
+        asking._send()
         return asking._connection.info.backend_pid if asking._connection else 0
 
     first = server_process()
@@ -245,7 +245,7 @@ def test_the_pulse_uses_one_connection_until_it_is_lost() -> None:
 
 
 async def _takes(threads: Threads, session: str, person: str, held: asyncio.Event) -> None:
-    async with threads.one(session, person, NOBODY):
+    async with threads.occupy(session, person, UNKNOWN_CALLER):
         await held.wait()
 
 
@@ -280,7 +280,7 @@ def test_a_session_gets_half_of_the_threads_and_a_person_three_quarters(
 
 async def _burst_after_a_quiet_time(threads: Threads) -> None:
     async def slow() -> None:
-        async with threads.one("", "", NOBODY):
+        async with threads.occupy("", "", UNKNOWN_CALLER):
             await asyncio.sleep(0.2)
 
     threads._moved_at -= 2 * request_limits.STALLED_SECONDS

@@ -14,7 +14,7 @@ from memoryproject.schedules import register_schedules
 from memoryproject.serving.observation import SECONDS
 from moments_app.interfaces.chat.errors import FAILURES
 from moments_app.models import EmbeddingModel, Job
-from sessions_app.daily_limits import behind
+from sessions_app.daily_limits import usage_writer
 from tests.support.api import Api
 from tests.support.furnished import furnish
 from tests.support.openai_server import OpenAIServer
@@ -39,7 +39,7 @@ def served(service: Api) -> dict[str, set[str]]:
     FAILURES.labels("spool").inc(0)
     SECONDS.labels("rest", "200").observe(0)
     service.post("sessions/s1/messages", user_id="ada", messages=[{"role": "user", "content": "Four"}])
-    behind.flush()
+    usage_writer.flush()
     cache.clear()
     found: dict[str, set[str]] = {}
     for line in Client().get("/metrics", headers=service.headers).content.decode().splitlines():

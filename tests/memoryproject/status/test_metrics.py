@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as of_text
 
 from memoryproject.conf import BASE_DIR
 from moments_app.models import EmbeddingModel, EngineCall, Job, MomentEmbedding
-from sessions_app.daily_limits import behind
+from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from tests.support.api import Api
 from tests.support.furnished import furnish
@@ -176,7 +176,7 @@ def test_usage_is_counted_by_application_and_an_application_sees_only_its_own(se
     others = Api(ApiKey.objects.issue("other", application=other.pk)[1])
     for api in (service, others, others):
         api.post("sessions/s1/messages", user_id="ada", messages=[{"role": "user", "content": "Four"}])
-    behind.flush()
+    usage_writer.flush()
     found, own = figures(service), figures(others)
     assert found['memory_requests_total{application="other"}'] == 2
     assert own['memory_requests_total{application="other"}'] == 2
@@ -186,12 +186,12 @@ def test_usage_is_counted_by_application_and_an_application_sees_only_its_own(se
 COUNTING = """
 import asyncio
 from prometheus_client import CollectorRegistry, generate_latest
-from memoryproject.serving.observation import measured, register
+from memoryproject.serving.observation import with_metrics, register
 
 async def sent(message): ...
 
 async def answer():
-    with measured({"path": "/api/v1/sessions"}, sent) as send:
+    with with_metrics({"path": "/api/v1/sessions"}, sent) as send:
         await send({"type": "http.response.start", "status": 401})
 
 asyncio.run(answer())

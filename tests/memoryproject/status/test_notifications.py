@@ -37,7 +37,7 @@ class Clock:
 
 def test_a_webhook_receives_a_signed_change() -> None:
     with Receiver() as receiver:
-        Webhook(receiver.url, "s3cret").tell(CHANGE)
+        Webhook(receiver.url, "s3cret").send(CHANGE)
     assert receiver.told == [FACTS]
     digest = hmac.new(b"s3cret", receiver.bodies[0], hashlib.sha256).hexdigest()
     assert receiver.headers[0]["X-Memory-Signature"] == f"sha256={digest}"
@@ -46,7 +46,7 @@ def test_a_webhook_receives_a_signed_change() -> None:
 @pytest.mark.parametrize(("secret", "key"), [("s3cret", b"s3cret"), ("whsec_czNj", b"s3c"), ("whsec_?", b"whsec_?")])
 def test_a_webhook_has_standard_signature_headers_for_any_secret(secret: str, key: bytes) -> None:
     with Receiver() as receiver:
-        Webhook(receiver.url, secret).tell(CHANGE)
+        Webhook(receiver.url, secret).send(CHANGE)
     headers = {name.lower(): value for name, value in receiver.headers[0].items()}
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + receiver.bodies[0]
     digest = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -55,7 +55,7 @@ def test_a_webhook_has_standard_signature_headers_for_any_secret(secret: str, ke
 
 def test_a_webhook_without_a_secret_is_not_signed() -> None:
     with Receiver() as receiver:
-        Webhook(receiver.url, "").tell(CHANGE)
+        Webhook(receiver.url, "").send(CHANGE)
     assert "X-Memory-Signature" not in receiver.headers[0]
 
 
@@ -64,21 +64,21 @@ def test_row_20_an_error_status_is_a_failure_and_redirects_are_not_followed(stat
     with Receiver() as receiver:
         receiver.statuses = [status]
         with pytest.raises(NotReceived, match=f"answered with status {status}") as raised:
-            Webhook(receiver.url, "s3cret").tell(CHANGE)
+            Webhook(receiver.url, "s3cret").send(CHANGE)
     assert len(receiver.bodies) == 1
     assert "127.0.0.1" not in str(raised.value) and "s3cret" not in str(raised.value)
 
 
 def test_row_20_an_unreachable_address_is_not_quoted() -> None:
     with pytest.raises(NotReceived, match=r"NOTIFY__WEBHOOK_URL can't be reached \(ConnectError\)"):
-        Webhook("http://127.0.0.1:1/secret-path", "").tell(CHANGE)
+        Webhook("http://127.0.0.1:1/secret-path", "").send(CHANGE)
 
 
 @pytest.mark.slow
 def test_a_command_gets_the_change_and_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINE__API_KEY", "sk-marked")
     told = tmp_path / "told"
-    Command(f"sh -c 'env > {told}'").tell(CHANGE)
+    Command(f"sh -c 'env > {told}'").send(CHANGE)
     printed = told.read_text()
     assert "MEMORY_STATE=down\n" in printed and "MEMORY_PREVIOUS_STATE=up\n" in printed
     assert "MEMORY_REASONS=It hangs.\nNobody knows why.\n" in printed
@@ -91,7 +91,7 @@ def test_a_command_that_fails_hangs_or_is_missing_is_reported(monkeypatch: pytes
     monkeypatch.setattr(notifications, "SECONDS", 0.2)
     for command, why in {"false": "status 1", "sleep 60": "did not finish", "/nowhere/x; echo": "No such file"}.items():
         with pytest.raises(NotReceived, match=why):
-            Command(command).tell(CHANGE)
+            Command(command).send(CHANGE)
 
 
 def test_only_failed_channels_are_retried_with_growing_delays() -> None:

@@ -57,12 +57,12 @@ def test_a_busy_or_broken_provider_is_not_a_refusal(model_server: OpenAIServer, 
 def test_a_refusal_is_stored_until_the_key_is_accepted(
     embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memoryproject.status.watchdog.ASK_AGAIN", 0.0)
+    monkeypatch.setattr("memoryproject.status.watchdog.RECHECK_SECONDS", 0.0)
     embeddings_server.models = error(401)
     checks = ProviderChecks()
 
     def noted() -> bool:
-        checks.look()
+        checks.check()
         return bool(refused_providers())
 
     wait_until(noted)

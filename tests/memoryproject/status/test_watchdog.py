@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -19,11 +18,11 @@ from memoryproject.status.site_state import (
     Change,
     last_change,
     last_changes,
-    note_refused_providers,
+    record_refused_providers,
     refused_providers,
     restarts,
 )
-from memoryproject.status.watchdog import Watch
+from memoryproject.status.watchdog import Watchdog
 from moments_app.models import Job
 from sessions_app.models import Event, UserProfile
 from tests.support.newer import newer_version
@@ -48,23 +47,21 @@ class Watched:
 
     def __init__(self, receiver: Receiver) -> None:
         self.now = 0.0
-        self.watch = Watch([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
+        self.watch = Watchdog([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
 
-    def look(self, seconds: float = 0.0) -> None:
+    def check(self, seconds: float = 0.0) -> None:
         """Look now and that many seconds later, and then once more, which records the end of a delivery."""
-        self.watch.look()
+        self.watch.check()
         if seconds:
             self.now += seconds
-            self.watch.look()
-            self.watch.look()
+            self.watch.check()
+            self.watch.check()
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the database more time, so a busy machine does not make it count as down."""
-    used: tuple[Any, ...] = (timeouts.limited, timeouts.database, timeouts.connected)
-    for context in used:
-        monkeypatch.setattr(context.__wrapped__, "__defaults__", (float(TIMEOUT),))
+    monkeypatch.setattr(timeouts, "PATIENCE", float(TIMEOUT))
 
 
 @pytest.fixture
@@ -77,7 +74,7 @@ def receiver() -> Iterator[Receiver]:
 def watched(receiver: Receiver) -> Watched:
     """A watchdog that has recorded a site that is up."""
     watched = Watched(receiver)
-    watched.look(AFTER)
+    watched.check(AFTER)
     assert last_change() is not None
     return watched
 
@@ -103,26 +100,26 @@ def test_a_change_logs_a_warning_and_a_new_site_that_is_up_does_not(
     receiver: Receiver, ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched = Watched(receiver)
-    watched.look(AFTER)
+    watched.check(AFTER)
     assert [record.levelname for record in caplog.records] == ["INFO"]
     be_late(ada)
-    watched.look(AFTER + 5)
+    watched.check(AFTER + 5)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
 
 @pytest.mark.slow
 def test_a_change_is_recorded_and_sent_with_its_reasons(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     be_late(ada)
-    watched.look(AFTER + 5)
+    watched.check(AFTER + 5)
     assert states() == ["up", "degraded"]
     [told] = receiver.told
     assert (told["state"], told["previous"]) == ("degraded", "up")
     assert told["reasons"][0].startswith("A due job has waited for ")
     Job.objects.all().delete()
-    watched.look(AFTER + 5)
+    watched.check(AFTER + 5)
     assert states() == ["up", "degraded", "up"]
     assert receiver.told[1]["previous"] == "degraded" and receiver.told[1]["reasons"] == []
-    watched.look(60)
+    watched.check(60)
     assert len(receiver.told) == 2
 
 
@@ -134,7 +131,7 @@ def test_row_48_a_state_recorded_in_the_future_suppresses_no_alarm(
     last.created_at, last.payload["since"] = future, future.isoformat()
     last.save()
     be_late(ada)
-    watched.look(AFTER + 5)
+    watched.check(AFTER + 5)
     assert states() == ["up", "degraded"]
     assert [told["state"] for told in receiver.told] == ["degraded"]
 
@@ -143,9 +140,9 @@ def test_row_48_a_state_recorded_in_the_future_suppresses_no_alarm(
 def test_a_brief_problem_is_not_a_change(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     for _ in range(3):
         be_late(ada)
-        watched.look(AFTER - 5)
+        watched.check(AFTER - 5)
         Job.objects.all().delete()
-        watched.look()
+        watched.check()
     assert states() == ["up"] and receiver.told == []
 
 
@@ -156,18 +153,18 @@ def test_only_one_of_two_watchdogs_records_and_sends_a_change(
     other = Watched(receiver)
     be_late(ada)
     for _ in range(3):
-        watched.look(10)
-        other.look(10)
+        watched.check(10)
+        other.check(10)
     assert states() == ["up", "degraded"]
     assert len(receiver.told) == 1
 
 
 def test_an_unavailable_database_is_reported_at_once_and_recorded_later(watched: Watched, receiver: Receiver) -> None:
     with away():
-        watched.look(AFTER + 5)
+        watched.check(AFTER + 5)
         assert [told["state"] for told in receiver.told] == ["down"]
         assert "database" in receiver.told[0]["reasons"][0] or "No answer" in receiver.told[0]["reasons"][0]
-    watched.look(AFTER + 5)
+    watched.check(AFTER + 5)
     assert states() == ["up", "down", "up"]
     assert [told["state"] for told in receiver.told] == ["down", "up"]
     down = last_changes(2)[1]
@@ -177,12 +174,12 @@ def test_an_unavailable_database_is_reported_at_once_and_recorded_later(watched:
 @pytest.mark.slow
 def test_a_late_watchdog_does_not_record_a_past_state(watched: Watched, receiver: Receiver) -> None:
     other = Watched(receiver)
-    other.look()
+    other.check()
     with away():
-        watched.look(AFTER + 5)
-        other.look(AFTER + 5)
-    watched.look(AFTER + 5)
-    other.look(AFTER + 5)
+        watched.check(AFTER + 5)
+        other.check(AFTER + 5)
+    watched.check(AFTER + 5)
+    other.check(AFTER + 5)
     assert states() == ["up", "down", "up"]
     assert [told["state"] for told in receiver.told] == ["down", "down", "up"]
 
@@ -193,32 +190,32 @@ def test_an_undelivered_change_is_sent_by_the_next_watchdog(
 ) -> None:
     receiver.statuses = [500] * 100
     be_late(ada)
-    watched.look(AFTER)
+    watched.check(AFTER)
     tried = len(receiver.told)
     assert tried
     receiver.statuses = []
     following = Watched(receiver)
-    following.look(10)
+    following.check(10)
     assert len(receiver.told) == tried  # the first watchdog may still be sending it
     Event.objects.filter(type="state_changed").update(created_at=timezone.now() - timedelta(minutes=2))
-    following.look(10)
-    watched.look(60)
+    following.check(10)
+    watched.check(60)
     assert len(receiver.told) == tried + 1
 
 
 def test_an_undelivered_change_is_replaced_by_the_next(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     receiver.statuses = [500] * 2
     be_late(ada)
-    watched.look(AFTER)
+    watched.check(AFTER)
     Job.objects.all().delete()
-    watched.look(AFTER + 60)
+    watched.check(AFTER + 60)
     assert receiver.told[-1]["state"] == "up"
     assert last_change() == Change.of(Event.objects.filter(type="state_changed").latest("id"))
     assert [told["state"] for told in receiver.told].count("up") == 1
 
 
 def test_a_site_that_is_up_from_the_start_sends_nothing(watched: Watched, receiver: Receiver) -> None:
-    watched.look(60)
+    watched.check(60)
     assert receiver.told == []
 
 
@@ -227,7 +224,7 @@ def test_a_held_job_degrades_the_site(watched: Watched, receiver: Receiver, ada:
     Job.objects.request("build_moments", talk(ada, 3), requested_by="test")
     later = timezone.now() + timedelta(minutes=1)
     Job.objects.update(run_after=later, held_by=held_by, held_since=timezone.now() - timedelta(minutes=2))
-    watched.look(AFTER + 5)
+    watched.check(AFTER + 5)
     assert receiver.told[0]["state"] == "degraded"
     assert receiver.told[0]["reasons"][0].startswith(f"1 job has been waiting for {Job.Held(held_by).label} since ")
 
@@ -235,8 +232,8 @@ def test_a_held_job_degrades_the_site(watched: Watched, receiver: Receiver, ada:
 def test_repeated_crashes_and_refused_keys_degrade_the_site(watched: Watched, receiver: Receiver) -> None:
     for _ in range(3):
         Event.objects.create(type="process_restarted", actor="run", payload={"told": "The worker ended with status 1."})
-    note_refused_providers(["Check ENGINE__API_KEY."])
-    watched.look(AFTER + 5)
+    record_refused_providers(["Check ENGINE__API_KEY."])
+    watched.check(AFTER + 5)
     assert receiver.told[0]["reasons"] == [
         "Check ENGINE__API_KEY.",
         "Processes crashed 3 times in 10 minutes. The latest: The worker ended with status 1.",
@@ -246,9 +243,9 @@ def test_repeated_crashes_and_refused_keys_degrade_the_site(watched: Watched, re
 def test_newer_migrations_take_the_site_down(
     watched: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "fits", False)  # as in a process that starts now
+    monkeypatch.setattr(checks, "is_schema_current", False)  # as in a process that starts now
     with newer_version():
-        watched.look(AFTER + 5)
+        watched.check(AFTER + 5)
     assert receiver.told[0]["state"] == "down"
     assert "newer version" in receiver.told[0]["reasons"][0]
 
@@ -261,13 +258,15 @@ def test_connecting_to_a_silent_database_times_out(monkeypatch: pytest.MonkeyPat
         address = {"host": "127.0.0.1", "port": silent.getsockname()[1]}
         connection.close()
         monkeypatch.setattr(connection, "get_connection_params", lambda: address)
-        with pytest.raises(DatabaseUnavailable, match=r"did not respond within 0\.3 s"), database(0.3):
+        monkeypatch.setattr(timeouts, "PATIENCE", 0.3)
+        with pytest.raises(DatabaseUnavailable, match=r"did not respond within 0\.3 s"), database():
             connection.ensure_connection()
 
 
 @pytest.mark.slow
-def test_a_hanging_statement_times_out_and_is_canceled(transactional_db: None) -> None:
-    with pytest.raises(DatabaseUnavailable), database(0.3):
+def test_a_hanging_statement_times_out_and_is_canceled(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeouts, "PATIENCE", 0.3)
+    with pytest.raises(DatabaseUnavailable), database():
         connection.cursor().execute("SELECT pg_sleep(600)")
 
     def is_over() -> bool:

@@ -22,7 +22,7 @@ from memoryproject.conf import WebhookSettings
 from memoryproject.status import webhooks
 from memoryproject.status.webhooks import SENDERS, NotReceived, post, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
-from moments_app.models.webhook import KEPT_TRYING, LEASE, WebhookEvent
+from moments_app.models.webhook import LEASE, RETRIED_FOR, WebhookEvent
 from sessions_app.database import wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -52,7 +52,7 @@ def webhook(receiver: Receiver) -> WebhookEndpoint:
 
 
 def send_all() -> None:
-    while delivery := WebhookDelivery.objects.take_next():
+    while delivery := WebhookDelivery.objects.claim_next():
         send(delivery)
 
 
@@ -97,11 +97,11 @@ def test_failed_jobs_unavailable_providers_and_erasures_are_sent(
 ) -> None:
     session = talk(ada, 2)
     job = Job.objects.request("build_moments", session, requested_by="test")
-    taken = Job.objects.take(job.job_id)
+    taken = Job.objects.claim(job.job_id)
     assert taken
     taken.fail("No such prompt.")
     send_all()
-    Circuit.objects.create(engine="openai:gpt", work="text")._tell("circuit_opened", "request")
+    Circuit.objects.create(engine="openai:gpt", work="text")._log("circuit_opened", "request")
     erased = erase_user("ada", application=DEFAULT, actor="key:test")
     send_all()
     whose = {"user_id": "ada", "session_id": session.session_id}
@@ -197,7 +197,7 @@ def test_a_failing_endpoint_does_not_delay_others(webhook: WebhookEndpoint, rece
 def test_an_undelivered_event_fails_in_the_end_and_can_be_resent(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     receiver.statuses = [500]
     happen()
-    WebhookDelivery.objects.update(queued_at=timezone.now() - KEPT_TRYING)
+    WebhookDelivery.objects.update(queued_at=timezone.now() - RETRIED_FOR)
     send_all()
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.error) == ("failed", "answered with status 500")
@@ -215,7 +215,7 @@ def test_the_delivery_of_a_dead_sender_is_taken_over_after_its_lease(
     webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     happen()
-    assert WebhookDelivery.objects.take_next()
+    assert WebhookDelivery.objects.claim_next()
     send_all()
     assert not receiver.bodies
     pass_time(LEASE.total_seconds())

@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject import telemetry
 from memoryproject.telemetry import errors
-from sessions_app.trace import HEADER, continued, request_id
+from sessions_app.trace import HEADER, continue_trace, request_id
 from tests.support.receiver import Receiver
 from tests.support.waiting import wait_until
 
@@ -56,7 +56,7 @@ def test_a_report_has_type_frames_route_and_request_id_of_an_error_but_no_user_t
     reports: Receiver, settings: Settings
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
-    with continued({HEADER: REQUEST}, "test", SpanKind.SERVER):
+    with continue_trace({HEADER: REQUEST}, "test", SpanKind.SERVER):
         assert request_id() == REQUEST
         Client(raise_request_exception=False).post(f"/people/{SECRET}?q={SECRET}", SECRET, content_type="text/plain")
     wait_until(lambda: bool(reports.bodies))

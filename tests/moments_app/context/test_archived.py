@@ -17,7 +17,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from moments_app.sessions.sweep import compact_sessions
-from sessions_app.imports.import_sessions import Place, Record, import_sessions
+from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import delete_session, erase_user
@@ -52,7 +52,7 @@ def imported(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
     records = [
         Record(
             str(n),
-            Place(user.user_id, session_id),
+            SessionRef(user.user_id, session_id),
             NewMessage(
                 "assistant" if n % 2 else "user", text, created_at=SAID + timedelta(minutes=n), external_id=f"m{n}"
             ),
@@ -214,7 +214,7 @@ def test_row_1_repeating_an_archived_import_adds_nothing(ada: UserProfile) -> No
     said = [  # and a turn without a time
         NewMessage("assistant" if n % 2 else "user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)
     ]
-    again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said], application=DEFAULT)
+    again = import_sessions([Record("1", SessionRef("ada", "s1"), message) for message in said], application=DEFAULT)
     assert (again.added, again.known, again.rejected) == (0, 6, 0)
     assert session.messages.count() == 6
 

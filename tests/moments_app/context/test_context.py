@@ -444,7 +444,7 @@ class TestReceipts:
     def test_receipts_are_written_after_the_response(
         self, service: Api, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(deferred_writes, "EVERY", 0.05)
+        monkeypatch.setattr(deferred_writes, "INTERVAL", 0.05)
         talk(ada, 2)
         found = context(service)
         wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from moments_app.engines.statements.dates import is_dated, with_dates
+from moments_app.engines.statements.dates import has_relative_time, with_dates
 
 THURSDAY = date(2023, 5, 25)
 
@@ -95,7 +95,7 @@ AS_IT_IS = (
 @pytest.mark.parametrize("said", DATED)
 def test_a_relative_time_gets_its_date(said: str) -> None:
     assert with_dates(said, THURSDAY) == DATED[said]
-    assert is_dated(said)
+    assert has_relative_time(said)
 
 
 @pytest.mark.parametrize("said", IN_EACH_LANGUAGE)

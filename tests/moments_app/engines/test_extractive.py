@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentAnswer, MomentRequest
-from moments_app.engines.calls.summary import SummaryRequest
+from moments_app.engines.calls.texts import DigestRequest, SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.language import language_of, sentences, stem, words
 from moments_app.engines.transcript import Turn

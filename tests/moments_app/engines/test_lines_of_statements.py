@@ -13,8 +13,7 @@ from moments_app.engines.calls.formation import (
     FormationRequest,
     StreamSection,
     judged,
-    known_text,
-    parsed,
+    parse_line,
 )
 from moments_app.engines.statements.named_people import is_proper_name
 from moments_app.engines.transcript import Turn
@@ -64,29 +63,29 @@ BOTH, FACTS, SHARD = (
     ],
 )
 def test_a_valid_line_is_parsed(line: str, fields: dict[str, Any]) -> None:
-    assert parsed(line) == fields
+    assert parse_line(line) == fields
 
 
 @pytest.mark.parametrize(
     "line", ["Nora moved.", "event: Nora moved.", "event 4", "event 4:", "event x: y", "", 7, None]
 )
 def test_other_values_are_left_to_validation(line: Any) -> None:
-    assert parsed(line) == line
+    assert parse_line(line) == line
 
 
 @pytest.mark.parametrize("head", ["home 4 ends 1 ends 2", "home 4 ends 1 maybe ends 2", "home 4 as A as B"])
 def test_a_repeated_clause_is_not_parsed(head: str) -> None:
-    assert parsed(f"{head}: X") == f"{head}: X"
+    assert parse_line(f"{head}: X") == f"{head}: X"
 
 
 @pytest.mark.parametrize("head", ["home 4 as AB", "home 4 as a", "home 4 ends A-C", "home 4 ends 3A", "home 4 ends 1,"])
 def test_only_single_letters_and_numbers_name_ended_statements(head: str) -> None:
-    assert parsed(f"{head}: X") == f"{head}: X"
+    assert parse_line(f"{head}: X") == f"{head}: X"
 
 
 def test_a_huge_range_is_cut_to_the_limit_of_turns() -> None:
-    assert len(parsed("event 0-999999999: x")["turns"]) == formation.MAX_TURNS
-    assert len(parsed("event 1 ends 0-999999999: x")["ends"]) == formation.MAX_ENDED
+    assert len(parse_line("event 0-999999999: x")["turns"]) == formation.MAX_TURNS
+    assert len(parse_line("event 1 ends 0-999999999: x")["ends"]) == formation.MAX_ENDED
 
 
 def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def test_the_known_statements_nearest_to_the_turns_are_shown() -> None:
 
     def shown(count: int) -> int:
         turns = [Turn(n, "user", f"My word{n} and my word{99 - n} are here.", AT) for n in range(count)]
-        line = known_text(FormationRequest(turns, [section], ""))
+        line = FormationRequest(turns, [section], "").question.known
         return len(json.loads(line.removeprefix("Stream: "))["known"])
 
     assert [shown(count) for count in (2, 12, 45)] == [4, 8, 15]

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from drill.provider import turns_of
 from moments_app.engines import endpoint, model
+from moments_app.engines.answers import Question
 from moments_app.engines.calls import moments
-from moments_app.engines.calls.formation import FormationRequest, StreamSection, known_text
+from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import (
     KNOWN_SUMMARY_MAX,
     Journey,
@@ -26,7 +27,6 @@ from moments_app.engines.calls.moments import (
 )
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
-from moments_app.engines.shared_call import question_of
 from moments_app.engines.transcript import Turn, fenced
 from sessions_app.text.invisible_characters import without_invisible
 from sessions_app.text.length import shorten_middle
@@ -302,7 +302,7 @@ def test_an_aborted_call_is_not_recorded_as_a_success(
     def interrupted(*_: object) -> None:
         raise SystemExit  # like the queue when a task takes too long
 
-    monkeypatch.setattr(model, "validated", interrupted)
+    monkeypatch.setattr(Question, "judged", interrupted)
     with pytest.raises(SystemExit):
         engine.build_moments(request())
     assert [call.error_kind for call in calls] == ["unavailable"]
@@ -515,7 +515,7 @@ def test_row_10_no_text_breaks_out_of_its_line(content: str, tool: str, summary:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
     asked = MomentRequest(turns, journey(name, summary), "P")
-    prompt = question_of(asked).text
+    prompt = asked.question.text
     assert len(prompt.splitlines()) == 2 + 1 + 3 + 1
     shown = [behave.as_turn(line) or {} for line in lines_of_transcript(prompt)]
     seen = without_invisible(content)
@@ -528,12 +528,12 @@ def test_row_10_no_text_breaks_out_of_its_line(content: str, tool: str, summary:
 def test_only_shards_are_described_as_shared() -> None:
     turns = [Turn(0, "user", "The kiln is warm.", datetime(2026, 3, 2, tzinfo=UTC))]
     sections = [StreamSection(label, "", 0, 50, "") for label in ("shard kilns", "user", "session")]
-    told = [json.loads(line[8:]) for line in known_text(FormationRequest(turns, sections, "")).splitlines()]
+    told = [json.loads(line[8:]) for line in FormationRequest(turns, sections, "").question.known.splitlines()]
     assert [stream["stream"] for stream in told if "shared" in stream] == ["shard kilns"]
 
 
 def test_the_same_window_gives_the_same_prompt() -> None:
-    assert question_of(request()).text == question_of(request()).text
+    assert request().question.text == request().question.text
 
 
 @pytest.mark.slow

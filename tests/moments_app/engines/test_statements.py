@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.engines.statements import is_unreal, since_in, statement_of, worth_of
+from moments_app.engines.statements import is_unreal, statement_of, worth_of
+from moments_app.engines.statements.dates import start_in
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -91,8 +92,8 @@ def test_a_day_without_a_year_is_the_last_one_before_the_statement() -> None:
         "since 2019": "2019-01-01",
         "in May 2024": "2024-05-01",
     }
-    assert {text: f"{since_in(text, AT, UTC):%Y-%m-%d}" for text in days} == days
-    assert since_in("on 31 February 2026", AT, UTC) is None and since_in("on 5 May 2027", AT, UTC) == AT
+    assert {text: f"{start_in(text, AT, UTC):%Y-%m-%d}" for text in days} == days
+    assert start_in("on 31 February 2026", AT, UTC) is None and start_in("on 5 May 2027", AT, UTC) == AT
 
 
 @pytest.mark.parametrize(

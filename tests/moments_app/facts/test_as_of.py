@@ -8,7 +8,7 @@ from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import MemoryAtom
-from moments_app.models.atom import held_at
+from moments_app.models.atom import true_at
 from sessions_app.models import Message, UserProfile
 from tests.support.api import Api
 from tests.support.lives import BAKER, BERGEN, DATES, MAYA, MIA, MOVES, OSLO, STAVANGER, TEACHER, say, told_a_life
@@ -182,4 +182,4 @@ def test_the_searches_of_former_times_have_the_condition_of_the_model() -> None:
     with connection.cursor() as cursor:
         for name, columns in functions.items():
             cursor.execute("SELECT pg_get_functiondef(%s::regproc)", [name])
-            assert held_at(columns, until) in cursor.fetchone()[0], name
+            assert true_at(columns, until) in cursor.fetchone()[0], name

@@ -203,7 +203,7 @@ def test_a_turn_reads_as_the_latest_of_several_corrections(ada: UserProfile, ser
     assert read() == ("", said)
     job = Job.objects.request("form_memories", session, requested_by="t", force=True, params={"again": [[0, 3]]})
     run_job(job.job_id)
-    assert list(MemoryAtom.objects.holding().filter(attribute="name").values_list("value", flat=True)) == ["Will"]
+    assert list(MemoryAtom.objects.current().filter(attribute="name").values_list("value", flat=True)) == ["Will"]
     service.post(f"corrections/{back}/undo", user_id="ada")
     assert read()[0] == " (corrected since: Willem, not Will)"
     rename("Wim")
@@ -373,19 +373,19 @@ def test_correcting_several_sentences_leaves_no_duplicate(
     fact = twins(ada, before)
     answer = service.patch(f"facts/{fact.atom_id}", user_id="ada", content=after)
     assert answer.status_code == 200
-    assert list(MemoryAtom.objects.holding().values_list("content", flat=True)) == [after] * 3
-    assert [atom.user for atom in MemoryAtom.objects.holding().candidates()] == [ada]
+    assert list(MemoryAtom.objects.current().values_list("content", flat=True)) == [after] * 3
+    assert [atom.user for atom in MemoryAtom.objects.current().candidates()] == [ada]
     service.post(f"corrections/{answer.json()['correction_id']}/undo", user_id="ada")
-    assert list(MemoryAtom.objects.holding().values_list("content", flat=True)) == [before] * 3
+    assert list(MemoryAtom.objects.current().values_list("content", flat=True)) == [before] * 3
 
 
 def test_a_directly_written_fact_is_corrected_in_turns_too(ada: UserProfile, service: Api) -> None:
     said = "Marla lives in a village near Elverum."
     say(ada, "s1", "2025-01-10", said)
-    assert MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
+    assert MemoryAtom.objects.current().filter(content__contains="Elverum").exists()
     fact = note(MemoryStream.objects.get(user=ada, stream_type="user"), said, "fact")
     service.patch(f"facts/{fact.atom_id}", user_id="ada", content=said.replace("Elverum", "Hamar"))
-    assert not MemoryAtom.objects.holding().filter(content__contains="Elverum").exists()
+    assert not MemoryAtom.objects.current().filter(content__contains="Elverum").exists()
 
 
 @pytest.mark.parametrize("state", ["ended", "withdrawn"])
@@ -395,7 +395,7 @@ def test_ending_a_fact_of_several_sentences_leaves_no_duplicate(ada: UserProfile
         service.patch(f"facts/{fact.atom_id}", user_id="ada", state="ended")
     else:
         service.delete(f"facts/{fact.atom_id}", user_id="ada")
-    assert not MemoryAtom.objects.holding().exists()
+    assert not MemoryAtom.objects.current().exists()
 
 
 def test_one_of_several_sentences_is_corrected_everywhere() -> None:

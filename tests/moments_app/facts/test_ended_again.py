@@ -13,7 +13,7 @@ from moments_app.models import Contradiction, MemoryAtom, Retraction
 from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams import curate
+from moments_app.streams import edit
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -69,9 +69,9 @@ def test_row_10_a_fact_that_a_retracted_turn_ended_is_current_until_the_undo(
 
 def test_an_evicted_fact_no_longer_ends_another(ada: UserProfile) -> None:
     moved(ada)
-    curate.evict(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
+    edit.evict(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
     assert timeline(ada)[:2] == [ALL[0], ("Bergen", "active", "")]
-    curate.restore(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
+    edit.restore(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
     assert timeline(ada) == ALL
 
 

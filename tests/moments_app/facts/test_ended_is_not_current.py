@@ -240,7 +240,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def facts_and_profile_state_what_holds(self) -> None:
-        facts = MemoryAtom.objects.holding().filter(user=self.user, attribute="home")
+        facts = MemoryAtom.objects.current().filter(user=self.user, attribute="home")
         assert {*facts.values_list("value", flat=True)} == self.current
         self.user.refresh_from_db()
         stated = {city for city in CITIES if city in self.user.summary}

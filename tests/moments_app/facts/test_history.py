@@ -14,7 +14,7 @@ from moments_app.provenance.correct import correct, correcting, ending, undo_cor
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.reports.housekeeping import housekeeping
-from moments_app.streams import curate
+from moments_app.streams import edit
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import undo
 from sessions_app.models import Session, UserProfile
@@ -55,7 +55,7 @@ def history(service: Api, atom: MemoryAtom, **query: Any) -> Any:
 def test_row_9_the_history_of_another_persons_facts_cannot_be_read(
     bees: MemoryAtom, bo: UserProfile, service: Api, as_ada: Api, as_stranger: Api
 ) -> None:
-    curate.evict(bees, requested_by="operator:eve")
+    edit.evict(bees, requested_by="operator:eve")
     path = f"facts/{bees.atom_id}/history"
     assert service.get(path, user_id="bo").status_code == as_stranger.get(path).status_code == 404
     assert [one["action"] for one in as_ada.get(path).json()["history"]] == ["evicted"]
@@ -98,10 +98,10 @@ def test_a_superseding_statement_is_recorded(ada: UserProfile) -> None:
 def test_actions_of_operators_are_recorded(bees: MemoryAtom, ada: UserProfile) -> None:
     root = operator()
     other = MemoryStream.objects.ensure_of_person(ada, "other")
-    curate.move(bees, other, requested_by="operator:eve")
+    edit.move(bees, other, requested_by="operator:eve")
     bees.refresh_from_db()
-    curate.evict(bees, requested_by="operator:eve")
-    curate.restore(bees, requested_by="operator:eve")
+    edit.evict(bees, requested_by="operator:eve")
+    edit.restore(bees, requested_by="operator:eve")
     when = {"formed_at_0": f"{bees.formed_at:%Y-%m-%d}", "formed_at_1": f"{bees.formed_at:%H:%M:%S}"}
     assert root.post(change_url(bees), {"content": "Keeps two hives of bees."} | when).status_code == 302
     actions = [(action, actor) for action, actor, _ in changes(bees)]
@@ -188,13 +188,13 @@ def test_undoing_all_changes_of_a_history_restores_the_first_state(ada: UserProf
         fold(own)
     undo(own, requested_by="test")
     bees = own.atoms.get(content="Keeps bees.")
-    curate.evict(bees, requested_by="test")
+    edit.evict(bees, requested_by="test")
     for statement in MemoryAtom.objects.filter(state="active", attribute__in=("home", "daughter")):
         service.patch(f"facts/{statement.atom_id}", user_id="ada", content="User: I live in Turin with Ida.")
     for correction in service.get("corrections", user_id="ada").json()["corrections"]:
         service.post(f"corrections/{correction['correction_id']}/undo", user_id="ada")
     retraction = retract(Session.objects.get(session_id="on-2025-03-03"), None, reason="mistaken", requested_by="test")
-    curate.restore(bees, requested_by="test")
+    edit.restore(bees, requested_by="test")
     undo_retraction(retraction, requested_by="test")
     added = {"state": "active", "is_wrong": False, "ended_at": None, "ended_by": ""}
     for statement in MemoryAtom.objects.all():
@@ -210,8 +210,8 @@ def test_undoing_all_changes_of_a_history_restores_the_first_state(ada: UserProf
 
 def test_pages_of_a_history_take_a_constant_number_of_queries(bees: MemoryAtom, service: Api) -> None:
     for _ in range(4):
-        curate.evict(bees, requested_by="operator:eve")
-        curate.restore(bees, requested_by="operator:eve")
+        edit.evict(bees, requested_by="operator:eve")
+        edit.restore(bees, requested_by="operator:eve")
     first = history(service, bees, limit=3)
     rest = history(service, bees, limit=5, after=first["history"][-1]["change_id"])
     assert first["has_more"] and not rest["has_more"]

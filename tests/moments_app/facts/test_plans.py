@@ -11,7 +11,7 @@ from moments_app.engines.statements.dates import plan_ends, spoken_date
 from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_DATE
 from moments_app.reports.housekeeping import housekeeping
-from moments_app.streams.curate import evict, restore
+from moments_app.streams.edit import evict, restore
 from moments_app.streams.timeline import End, end
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append

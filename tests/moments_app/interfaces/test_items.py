@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.runner import run_job, run_taken
+from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
 from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
@@ -790,10 +790,10 @@ class TestMeaning:
     def test_an_item_whose_transaction_outlasts_a_job_that_finds_no_text_is_embedded(
         self, service: Api, ada: UserProfile, patient: None
     ) -> None:
-        job = Job.objects.take(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
+        job = Job.objects.claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
         assert job is not None
         with ThreadPoolExecutor(1) as pool, before_its_commit(TABLE, lambda: put(service, text="Felt", user_id="ada")):
-            run = pool.submit(on_its_own_connection, run_taken, job)
+            run = pool.submit(on_its_own_connection, run_claimed, job)
             wait_until(lambda: run.done() or waiting() == 2)
         work_off()
         assert ItemEmbedding.objects.count() == 1

@@ -23,7 +23,7 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import BASE_DIR, RetentionSettings
 from memoryproject.settings import CONF
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
-from sessions_app.daily_limits import behind
+from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support.api import Api
@@ -618,7 +618,7 @@ def test_daily_limits_apply_across_rest_and_processes(base_url: str) -> None:
     made, key = ApiKey.objects.issue("test", user=cleo)
     limit(made, requests=2)
     assert Api(key).get("sessions").status_code == 200  # in this process, in addition to the server
-    behind.flush()
+    usage_writer.flush()
     answers = [post(base_url, key) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     assert answers[0].headers["RateLimit"].startswith('"key-requests";r=0;t=')

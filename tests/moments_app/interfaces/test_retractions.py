@@ -59,7 +59,7 @@ def test_undoing_a_retraction_restores_turns_that_were_archived_since(service: A
     with pytest.raises(TurnsAreArchived, match="session s1 has archived turns"):
         undo_retraction(Retraction.objects.get(), requested_by="test")
     assert service.post(address, user_id="ada").status_code == 200
-    assert session.messages.turns().believed().count() == 40
+    assert session.messages.turns().unretracted().count() == 40
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
 
-from moments_app.interfaces.api.streams import IGNORED, NO_LIMIT
+from moments_app.interfaces.api.streams import IGNORED_FIELDS, IGNORED_HELP
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.streams.consolidate import Consolidate
 from sessions_app.models import ApiKey, UserProfile
@@ -74,8 +74,8 @@ class TestShards:
         for name in ("StreamAnswer", "ShardInputRequest", "PatchedStreamPatchRequest"):
             fields = schemas[name]["properties"]
             deprecated = {field for field, told in fields.items() if told.get("deprecated")}
-            assert deprecated == set(IGNORED)
-            assert {fields[field]["description"] for field in IGNORED} == {NO_LIMIT}
+            assert deprecated == set(IGNORED_FIELDS)
+            assert {fields[field]["description"] for field in IGNORED_FIELDS} == {IGNORED_HELP}
 
     def test_a_name_that_is_taken_is_a_conflict(self, service: Api) -> None:
         assert [make(service).status_code for _ in range(2)] == [201, 409]

@@ -2,11 +2,10 @@
 
 import pytest
 
-from moments_app.jobs.runner import run_job
-from moments_app.jobs.steer import cancel
+from moments_app.jobs.runner import cancel, run_job
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import FactEmbedding, Job, MemoryStream, Summary
-from moments_app.models.embedding import whose_memories
+from moments_app.models.embedding import owner_arguments
 from moments_app.models.job import CannotChange
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import (
@@ -36,7 +35,7 @@ def test_a_cancelled_queued_job_never_runs(ada: UserProfile) -> None:
     assert (job.status, job.result["reason"]) == ("skipped", "Cancelled by operator root.")
     assert job.is_cancelled
     assert job.finished_at is not None
-    assert recover_jobs().taken_over == 0
+    assert recover_jobs().requeued == 0
 
 
 def test_a_job_cancelled_during_the_engine_call_writes_nothing(ada: UserProfile, model_server: OpenAIServer) -> None:
@@ -57,7 +56,7 @@ def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_ser
     job = Job.objects.request("embed", user_id=ada.pk, requested_by="test")
     with running(embeddings_server, job):
         cancel(job, actor=BY)
-    assert not FactEmbedding.objects.filter(**whose_memories(job)).exists()
+    assert not FactEmbedding.objects.filter(**owner_arguments(job)).exists()
     job.restart()
     work_off()
     assert FactEmbedding.objects.exists()
@@ -71,7 +70,7 @@ def test_only_the_new_run_of_a_retried_cancelled_job_writes(ada: UserProfile, mo
         cancel(job, actor=BY)
         job.refresh_from_db()
         job.restart()
-        assert Job.objects.take(job.job_id) is not None
+        assert Job.objects.claim(job.job_id) is not None
         before = snapshot(session)
     assert snapshot(session) == before  # the canceled run has no claim on the new attempt
     Job.objects.update(status="queued")
@@ -110,7 +109,7 @@ def test_a_cancelled_summary_is_given_up_and_not_restarted(ada: UserProfile, rol
     cancel(job, actor=BY)
     given_up = Summary.objects.get(session=session)
     assert (given_up.status, given_up.error) == ("failed", "Cancelled by operator root.")
-    assert recover_jobs().begun_again == 0
+    assert recover_jobs().restarted == 0
     talk(ada, 2)
     work_off()
     assert Summary.objects.completed().filter(session=session, end_sequence=21).exists()

@@ -15,9 +15,9 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import EmbeddingSettings
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import Lane, names_in
-from moments_app.jobs.runner import run_job, run_taken
+from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.models import Circuit, EmbeddingModel, Job
-from moments_app.models.circuit import LONE
+from moments_app.models.circuit import GIVE_UP_AFTER
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
@@ -75,8 +75,8 @@ def send_probe() -> Job:
 
 
 def work_off_what_is_due() -> None:
-    while job := Job.objects.take_next(["settle", "build_moments"], after=Job.FIRST_SUBJECT):
-        run_taken(job)
+    while job := Job.objects.claim_next(["settle", "build_moments"], after=Job.FIRST_SUBJECT):
+        run_claimed(job)
 
 
 def builds() -> JobQuerySet:
@@ -132,8 +132,8 @@ class TestOpening:
 
     def test_a_call_that_we_aborted_does_not_count_against_the_engine(self, ada: UserProfile, bo: UserProfile) -> None:
         for name in ("ada", "bo"):
-            record = CallRecord("p", ENGINE, 1, error_kind="unavailable", is_broken_off=True)
-            Circuit.objects.note(record, "text", job=asked(name))
+            record = CallRecord("p", ENGINE, 1, error_kind="unavailable", is_aborted=True)
+            Circuit.objects.record(record, "text", job=asked(name))
         assert not Circuit.objects.exists()
 
     @pytest.mark.slow
@@ -159,7 +159,7 @@ class TestHolding:
             ran(waiting[0])
         assert Job.objects.held().count() == 22
         assert len(queries) < 25
-        assert Job.objects.take_next(["build_moments"], after=Job.FIRST_SUBJECT) is None
+        assert Job.objects.claim_next(["build_moments"], after=Job.FIRST_SUBJECT) is None
         assert Job.objects.oldest_wait() == 0
 
     @pytest.mark.slow
@@ -283,7 +283,7 @@ class TestAnEndpoint:
         jobs = opened(model_server)
         for job in jobs:
             record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
-            Circuit.objects.note(record, "embedding", job=job)
+            Circuit.objects.record(record, "embedding", job=job)
             assert Circuit.objects.open().count() == (2 if job is jobs[-1] else 1), "it takes two calls to open it"
         due = timezone.now() - timedelta(seconds=1)
         Circuit.objects.update(next_probe_at=due)
@@ -342,7 +342,7 @@ class TestOnePersonsText:
         model_server.always(behave.error(500))
         job = asked("ada")
         ran(job), ran(job)
-        long_ago = timezone.now() - LONE
+        long_ago = timezone.now() - GIVE_UP_AFTER
         Circuit.objects.update(since=long_ago)
         assert ran(send_probe()).is_held  # the job's own limit has not passed
         Job.objects.update(queued_at=long_ago)
@@ -408,10 +408,10 @@ class TestIsolation:
         settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
         ada, bo = opened(model_server)
         record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
-        Circuit.objects.note(record, "embedding", job=ada)
-        assert Circuit.objects.get(work="embedding").is_away
+        Circuit.objects.record(record, "embedding", job=ada)
+        assert Circuit.objects.get(work="embedding").is_unreachable
         answer = CallRecord("embedding", "openai:embedder", 1)
-        Circuit.objects.note(answer, "embedding", job=bo)
+        Circuit.objects.record(answer, "embedding", job=bo)
         assert Circuit.objects.get(work="embedding").isolated == []
 
     @pytest.mark.slow
@@ -472,7 +472,7 @@ class TestQueries:
         self, transactional_db: None, embeddings_server: OpenAIServer
     ) -> None:
         record = CallRecord("embedding", "openai:test-embedder", 1, error_kind="credential", error="No.")
-        Circuit.objects.note(record, "embedding")
+        Circuit.objects.record(record, "embedding")
         assert with_vector(RecallRequest("jack")).degraded
         assert not embeddings_server.requests
 
@@ -503,8 +503,8 @@ def test_row_30_an_outage_causes_few_calls_and_all_jobs_complete_soon_after_it(
 def work_a_moment(names: list[str]) -> None:
     """Do one iteration of a worker."""
     Circuit.objects.send_probes()
-    if job := Job.objects.take_next(names, after=Job.FIRST_SUBJECT):
-        run_taken(job)
+    if job := Job.objects.claim_next(names, after=Job.FIRST_SUBJECT):
+        run_claimed(job)
     else:
         time.sleep(0.02)
 
@@ -529,5 +529,5 @@ class TestTheCommand:
         assert f"is waiting until {job.run_after:%Y-%m-%d %H:%M:%S} UTC" in said and "answered with status 400" in said
 
     def test_a_running_job_is_reported_as_running(self, ada: UserProfile) -> None:
-        assert Job.objects.take(asked("ada").job_id)
+        assert Job.objects.claim(asked("ada").job_id)
         assert "is already running job" in self.said()

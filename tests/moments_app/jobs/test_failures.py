@@ -7,8 +7,7 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.runner import run_job
-from moments_app.jobs.steer import retry_all, try_one
+from moments_app.jobs.runner import retry_all, retry_one, run_job
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, KeptExchange
 from moments_app.reports.housekeeping import housekeeping
 from sessions_app.models import UserProfile
@@ -98,10 +97,10 @@ def test_retrying_a_group_makes_its_jobs_due_and_ends_it(model_server: OpenAISer
 def test_one_job_can_be_retried_as_a_test(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")
-    job = try_one(Job.objects.all())
+    job = retry_one(Job.objects.all())
     assert job is not None and run_job(job.job_id).status == "failed"  # type: ignore[union-attr]
     model_server.always(behave.answer_well)
-    job = try_one(Job.objects.all())
+    job = retry_one(Job.objects.all())
     assert job is not None and run_job(job.job_id).status == "completed"  # type: ignore[union-attr]
     assert FailureGroup.objects.with_stalled().get().stalled == 1
 

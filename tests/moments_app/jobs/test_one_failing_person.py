@@ -10,7 +10,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.process import Lane, names_in
-from moments_app.jobs.runner import run_taken
+from moments_app.jobs.runner import run_claimed
 from moments_app.models import Circuit, Job
 from sessions_app.models import Event, UserProfile
 from tests.support import openai_server as behave
@@ -44,9 +44,9 @@ def work(done: threading.Event) -> None:
     """Work like a worker."""
     names, last = [name for lane in Lane for name in names_in(lane)], Job.FIRST_SUBJECT
     while not done.is_set():
-        if job := Job.objects.take_next(names, after=last):
+        if job := Job.objects.claim_next(names, after=last):
             last = job.subject
-            run_taken(job)
+            run_claimed(job)
         else:
             time.sleep(0.02)
     connection.close()

@@ -20,8 +20,7 @@ from memoryproject import schedules
 from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
 from moments_app.jobs import process as jobs_process
 from moments_app.jobs.process import Process, UnknownProcess, process_named, processes
-from moments_app.jobs.runner import run_job
-from moments_app.jobs.steer import cancel
+from moments_app.jobs.runner import cancel, run_job
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import EngineCall, Job, PromptResource, PromptVersion
 from moments_app.models.job import TASK
@@ -109,9 +108,9 @@ class TestAProcessOfAnotherApp:
 
     def test_it_is_recovered_after_its_worker_died(self, session: Session) -> None:
         job = asked(session)
-        assert Job.objects.take(job.job_id)
+        assert Job.objects.claim(job.job_id)
         Job.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=5))
-        assert recover_jobs().taken_over == 1
+        assert recover_jobs().requeued == 1
         work_off()
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("completed", 2)

@@ -167,11 +167,11 @@ class TestRecovery:
     ) -> None:
         session = talk(ada, 50)
         job = asked(session)
-        dead = Job.objects.take(job.job_id)
+        dead = Job.objects.claim(job.job_id)
         assert dead is not None
-        assert recover_jobs().taken_over == 0
+        assert recover_jobs().requeued == 0
         Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
-        assert recover_jobs().taken_over == 1
+        assert recover_jobs().requeued == 1
         assert ran(job).status == "completed"
         # The worker was still alive: its claim is lost, and its results no longer count.
         dead.fail("too late")
@@ -180,9 +180,9 @@ class TestRecovery:
 
     def test_row_25_a_job_that_a_worker_lost_with_its_connection_is_requeued(self, ada: UserProfile) -> None:
         job = asked(talk(ada, 50))
-        assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
-        assert recover_jobs(idle="another").taken_over == 0
-        assert recover_jobs(idle="this one").taken_over == 1
+        assert Job.objects.claim_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
+        assert recover_jobs(idle="another").requeued == 0
+        assert recover_jobs(idle="this one").requeued == 1
         assert ran(job).status == "completed"
 
     def test_row_25_a_job_whose_worker_died_twice_waits_as_long_as_a_stale_job(
@@ -190,9 +190,9 @@ class TestRecovery:
     ) -> None:
         job = asked(talk(ada, 50))
         for attempt in (1, 2):
-            assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
+            assert Job.objects.claim_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
             began = timezone.now()
-            assert recover_jobs(idle="this one").taken_over == 1
+            assert recover_jobs(idle="this one").requeued == 1
             job.refresh_from_db()
             assert job.attempts == attempt and job.is_due == (attempt == 1)
         waits = job.run_after - began
@@ -202,7 +202,7 @@ class TestRecovery:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
         job = asked(talk(ada, 50))
         for _ in range(2):
-            assert Job.objects.take(job.job_id)
+            assert Job.objects.claim(job.job_id)
             Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
             recover_jobs()
         job.refresh_from_db()
@@ -212,7 +212,7 @@ class TestRecovery:
     def test_a_job_scheduled_for_later_is_not_recovered(self, ada: UserProfile) -> None:
         asked(talk(ada, 50))
         Job.objects.update(run_after=timezone.now() + timedelta(minutes=1))
-        assert recover_jobs() == Recovered()
+        assert recover_jobs() == Recovered(requeued=0, failed=0, restarted=0)
         assert queued_job_ids() == []
 
     def test_row_5_work_that_waits_too_long_degrades_readiness(self, ada: UserProfile, client: Any) -> None:

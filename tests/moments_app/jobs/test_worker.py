@@ -26,7 +26,7 @@ from memoryproject.schedules import register_schedules
 from memoryproject.status.checks import judge
 from moments_app.jobs import worker as jobs_worker
 from moments_app.jobs.process import Lane, Progress, names_in, processes
-from moments_app.jobs.runner import TookTooLong
+from moments_app.jobs.runner import JobTimeout
 from moments_app.jobs.scheduled import RunTask
 from moments_app.jobs.worker import Worker, lanes_of, may_rest
 from moments_app.models import EngineCall, Job, Moment, Summary
@@ -186,7 +186,7 @@ class TestTurns:
     """The order in which a worker claims jobs."""
 
     def taken(self, *, after: int = Job.FIRST_SUBJECT) -> Job | None:
-        return Job.objects.take_next(["build_moments"], after=after)
+        return Job.objects.claim_next(["build_moments"], after=after)
 
     @pytest.mark.slow
     def test_row_32_jobs_of_one_person_are_claimed_one_at_a_time(self, ada: UserProfile) -> None:
@@ -228,7 +228,7 @@ class TestTurns:
         Job.objects.request("embed", user_id=bo.pk, requested_by="test")
         taken: list[tuple[UserProfile | None, str]] = []
         after = Job.FIRST_SUBJECT
-        while job := Job.objects.take_next(["embed"], urgent=["digest_session", "roll_summary"], after=after):
+        while job := Job.objects.claim_next(["embed"], urgent=["digest_session", "roll_summary"], after=after):
             taken.append((job.user, job.process))
             after = job.subject
             job.complete({})
@@ -282,7 +282,7 @@ def test_an_endless_task_is_aborted(transactional_db: None, settings: Settings) 
     serve_while(lambda: wait_until(Job.objects.filter(process=TASK, held_by="backoff").exists))
     job = Job.objects.get(process=TASK)
     assert (job.status, job.attempts, job.held_by) == ("queued", 1, "backoff")
-    assert job.error.startswith("TookTooLong in ")
+    assert job.error.startswith("JobTimeout in ")
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)  # no timer is left that would end a later job
 
 
@@ -360,7 +360,7 @@ def test_row_47_a_schedule_behind_a_running_job_is_late_only_with_a_dedicated_wo
 
 
 def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_worker, "REST", 0.2)
+    monkeypatch.setattr(jobs_worker, "REST_SECONDS", 0.2)
     monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
     Worker([Lane.BUILD], may_rest=True).serve()
 
@@ -385,18 +385,18 @@ def test_the_last_worker_has_others_started_during_a_long_job(
     member = Worker([Lane.BUILD], may_rest=may_rest)
     signal.signal(signal.SIGALRM, member._alarm)
     with member._limited(is_task=is_task):
-        time.sleep(2 * jobs_worker.BUSY)
+        time.sleep(2 * jobs_worker.BUSY_SECONDS)
     assert len(woken) == wakes
 
 
 def test_the_last_worker_keeps_others_awake_until_its_job_is_aborted(
     woken: list[float], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    monkeypatch.setattr(jobs_worker, "REST", 0.2)
+    monkeypatch.setattr(jobs_worker, "REST_SECONDS", 0.2)
     settings.JOB_SECONDS = 1
     last = Worker([Lane.BUILD])
     signal.signal(signal.SIGALRM, last._alarm)
-    with pytest.raises(TookTooLong), last._limited():
+    with pytest.raises(JobTimeout), last._limited():
         time.sleep(30)
     assert len(woken) > 3
 
@@ -427,11 +427,11 @@ def _two_workers() -> None:
         def prepare(self, job: Job, progress: Progress) -> None:
             sleep_long()
 
-    jobs_worker.REST = 0.5
+    jobs_worker.REST_SECONDS = 0.5
     works = [Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), may_rest=may_rest(n, 2)) for n in range(2)]
     tree = Tree(works, print)
     tree.start()
-    tree.keep_until_asked()
+    tree.run_until_interrupted()
 
 
 @pytest.fixture

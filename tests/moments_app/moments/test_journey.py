@@ -56,7 +56,7 @@ class TestText:
     def test_the_oldest_moments_are_dropped(self) -> None:
         days = [MONDAY - timedelta(days=number) for number in range(30)]
         before = [KnownMoment(f"day-{number}", "Words. " * 90, day, day) for number, day in enumerate(days)]
-        journey = told(Journey([], 0).then(before))
+        journey = told(Journey([], 0).extended(before))
         assert len(journey) < 1_000 and "30 moments: " in journey
         assert re.findall(r"day (\d+):", journey) == ["7", "6", "5", "4", "3", "2", "1", "0"]
 

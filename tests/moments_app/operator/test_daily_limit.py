@@ -82,7 +82,7 @@ def test_the_page_of_a_key_shows_its_usage(root: Client, key: ApiKey) -> None:
 def test_a_persons_page_shows_waiting_jobs_and_the_reason(root: Client, ada: UserProfile) -> None:
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="test", force=True)
     told = "Waiting for the next day: The daily limit application-usd is reached: 1 USD a day for this application."
-    Job.objects.filter(pk=job.pk).put_off(tomorrow(), told)
+    Job.objects.filter(pk=job.pk).postpone(tomorrow(), told)
     shown = page(root, change_url(ada))
     assert "1 job</a>" in shown and told in shown
     assert told in page(root, change_url(job))

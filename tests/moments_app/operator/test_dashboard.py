@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memoryproject.schedules import RUN_TASK
-from memoryproject.status.site_state import Change, State, note_refused_providers
+from memoryproject.status.site_state import Change, State, record_refused_providers
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextUsage, EngineCall, Job
 from moments_app.models.context_receipt import ContextTokens
@@ -65,7 +65,7 @@ def test_recent_process_deaths_and_rejected_keys_are_shown(root: Client, worker:
     for hours, told in ((1, "The web server ended."), (30, "The worker ended.")):
         event = Event.objects.create(type="process_restarted", actor="run", payload={"told": told})
         Event.objects.filter(pk=event.pk).update(created_at=timezone.now() - timedelta(hours=hours))
-    note_refused_providers(["Look at ENGINE__API_KEY."])
+    record_refused_providers(["Look at ENGINE__API_KEY."])
     shown = page(root, INDEX)
     assert "The web server ended." in shown and "The worker ended." not in shown
     assert "Look at ENGINE__API_KEY." in shown

@@ -7,7 +7,7 @@ from django.urls import reverse
 from moments_app.models import Contradiction, Correction, MemoryAtom
 from moments_app.provenance.correct import correct
 from moments_app.provenance.correct import correcting as correcting_to
-from moments_app.streams.curate import evict
+from moments_app.streams.edit import evict
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of

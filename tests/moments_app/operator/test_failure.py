@@ -32,7 +32,7 @@ def fail(*names: str, kind: str = "invalid_answer", error: str = "It gave no val
         session = talk(UserProfile.objects.ensure(name), 30)
         job = Job.objects.request("build_moments", session, requested_by="append")
         said = Exchange(f"What {name} said.", f"No, {name}.")
-        CALLS.keep(CallRecord("moment-builder", ENGINE, 5, error_kind=kind, error=error, exchange=said), job=job)
+        CALLS.record(CallRecord("moment-builder", ENGINE, 5, error_kind=kind, error=error, exchange=said), job=job)
         failure = FailureGroup.objects.get(kind=kind)
         Job.objects.filter(pk=job.pk).update(status="failed", failure=failure, error=error)
     return failure
@@ -49,7 +49,7 @@ def answered(name: str) -> None:
     """Create a successful call for a person."""
     session = talk(UserProfile.objects.ensure(name), 30)
     job = Job.objects.request("build_moments", session, requested_by="append")
-    CALLS.keep(CallRecord("moment-builder", ENGINE, 5), job=job)
+    CALLS.record(CallRecord("moment-builder", ENGINE, 5), job=job)
     Job.objects.filter(pk=job.pk).update(status="completed")
 
 
@@ -70,7 +70,7 @@ def test_row_50_the_dashboard_names_the_person_if_others_are_answered(root: Clie
     fail("ada", kind="rejected", error="It answered with status 400.")
     answered("calvin")
     again = CallRecord("moment-builder", ENGINE, 5, error_kind="rejected", error="It answered with status 400.")
-    CALLS.keep(again, job=Job.objects.get(user__user_id="ada"))
+    CALLS.record(again, job=Job.objects.get(user__user_id="ada"))
     shown = page(root, INDEX)
     assert "<h3>Calls about ada fail</h3>" in shown
     assert "The same prompt for calvin was answered at " in shown
@@ -168,7 +168,7 @@ def shared() -> FailureGroup:
     failure = fail("ada", "bo", kind="rejected", error="It answered with status 400.")
     answered("calvin")
     again = CallRecord("moment-builder", ENGINE, 5, error_kind="rejected", error="It answered with status 400.")
-    CALLS.keep(again, job=Job.objects.get(user__user_id="ada"))
+    CALLS.record(again, job=Job.objects.get(user__user_id="ada"))
     return failure
 
 

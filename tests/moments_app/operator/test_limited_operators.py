@@ -34,7 +34,7 @@ from sessions_app.limited_operators import OPERATOR_ROLE, acting_as_limited_oper
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.provenance import declared
-from sessions_app.security.second_factor import Offer
+from sessions_app.security.second_factor import UnconfirmedKey
 from tests.support.entities import make_entity
 from tests.support.every_page import every_address
 from tests.support.furnished import furnish
@@ -220,7 +220,7 @@ class TestOnesOwn:
         own = reverse("admin:auth_user_second_factor")
         [signed] = re.findall(r'name="offer" value="([^"]+)"', page(eve, own))
         login = User.objects.get(pk=eve.session["_auth_user_id"])
-        code = f"{totp(bytes.fromhex(Offer.from_form(login, signed).key)):06}"  # type: ignore[union-attr]
+        code = f"{totp(bytes.fromhex(UnconfirmedKey.from_form(login, signed).key)):06}"  # type: ignore[union-attr]
         assert b"Save these recovery codes" in eve.post(own, {"offer": signed, "code": code}).content
         assert b"This code is wrong" in eve.post(f"{own}off/", {"code": "wrong"}).content
         events = list(Event.objects.order_by("pk").values_list("type", flat=True))

@@ -62,15 +62,6 @@ class TestChain:
         around = newest_first.index(moments[20].pk)
         assert rows_of(shown) == newest_first[around - moment_chain.LATER : around + moment_chain.EARLIER + 1]
 
-    def test_open_entities_link_to_moments_and_back(self, ada: UserProfile) -> None:
-        moments = remember(ada, 12)
-        steps = moment_chain.around(moments[6]).steps
-        linked = {step.moment.pk for step in steps if step.is_linked}
-        assert linked == {moments[n].pk for n in (3, 4, 5, 7, 8, 9)}
-        with_lane = [step.moment.pk for step in steps if step.lane]
-        assert with_lane == [moments[n].pk for n in range(9, 2, -1)]
-        assert all(step.to_earlier for step in steps[:-1]) and not steps[-1].to_earlier
-
     def test_pauses_and_sessions_are_shown(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 12)
         later = remember(ada, 2, session_id="s2")

@@ -22,8 +22,7 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.models.atom import content_hash
-from moments_app.operator import person_days
-from moments_app.operator.person_days import Place, days_of
+from moments_app.operator.views.person import DAYS_SHOWN, EVENTS_SHOWN, EventCursor, days_of
 from sessions_app.models import Session, UserProfile
 from tests.support.entities import make_entity
 from tests.support.lives import BERGEN, MAYA, OSLO, say
@@ -178,12 +177,12 @@ class TestDays:
             window = {"start_sequence": number, "end_sequence": number + 1, "text": f"Summary {number}."}
             Summary.objects.create(session=session, user=ada, status="completed", created_at=at, **window)
         met: list[tuple[str, int]] = []
-        before: Place | None = None
+        before: EventCursor | None = None
         while before or not met:
             found = days_of(ada, sees=lambda model: True, before=before)
-            assert len(found.events) <= person_days.PAGE and len(found.by_day) <= person_days.DAYS
+            assert len(found.events) <= EVENTS_SHOWN and len(found.by_day) <= DAYS_SHOWN
             met += [(event.name, event.pk) for event in found.events]
-            before = Place.read(str(found.older)) if found.older else None
+            before = EventCursor.read(str(found.older)) if found.older else None
             if not before:
                 break
         wanted = {("formed", pk) for pk in MemoryAtom.objects.filter(user=ada).values_list("pk", flat=True)}
@@ -230,7 +229,7 @@ class TestDays:
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE moments_app_memoryatom, moments_app_moment, moments_app_summary")
             with CaptureQueriesContext(connection) as captured:
-                days_of(bo, sees=lambda model: True, before=Place(START + timedelta(minutes=500), 0, 10**9))
+                days_of(bo, sees=lambda model: True, before=EventCursor(START + timedelta(minutes=500), 0, 10**9))
             [sql] = [str(query["sql"]) for query in captured if "UNION ALL" in str(query["sql"])]
             cursor.execute(f"EXPLAIN {sql}")
             plan = "\n".join(row for (row,) in cursor.fetchall())

@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import Entity, MemoryAtom
-from moments_app.streams.edit_profile import own_texts
+from moments_app.streams.edit import own_texts
 from sessions_app.models import UserProfile
 from tests.support.entities import new_entity
 from tests.support.moments import remember

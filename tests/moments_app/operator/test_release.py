@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.models import Cause, MemoryAtom, Release
-from moments_app.operator.admin.release import who_said_it
-from moments_app.streams.release import PEOPLE, release
+from moments_app.operator.admin.release import learned_from
+from moments_app.streams.release import MAX_PEOPLE, release
 from sessions_app.models import UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -100,10 +100,10 @@ def test_a_test_person_is_not_counted(root: Client, learned: MemoryAtom, ada: Us
 
 
 def test_ages_of_the_youngest_accounts_are_shown() -> None:
-    assert who_said_it(range(12)) == (
+    assert learned_from(range(12)) == (
         "Learned from 12 people; the 10 youngest accounts are 0, 1, 2, 3, 4, 5, 6, 7, 8 and 9 days old."
     )
-    assert who_said_it([0] * (PEOPLE + 1)).startswith(
+    assert learned_from([0] * (MAX_PEOPLE + 1)).startswith(
         "Learned from more than 100 people; the 10 youngest accounts are 0,"
     )
 

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from moments_app.interfaces.api.streams import IGNORED
+from moments_app.interfaces.api.streams import IGNORED_FIELDS
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.operator.admin.stream import PAGE
@@ -83,9 +83,9 @@ class TestList:
     def test_a_new_shard_has_the_defaults_of_the_api(self, root: Client) -> None:
         form = root.get(reverse("admin:moments_app_memorystream_add")).context["adminform"].form
         begins = {name: form[name].value() for name in form.fields}
-        defaults = {name: value for name, value in vars(SHARD_DEFAULTS).items() if name not in IGNORED}
+        defaults = {name: value for name, value in vars(SHARD_DEFAULTS).items() if name not in IGNORED_FIELDS}
         assert {name: begins[name] for name in defaults} == defaults
-        assert not begins.keys() & set(IGNORED)
+        assert not begins.keys() & set(IGNORED_FIELDS)
 
     def test_a_shard_requires_an_unused_name(self, root: Client) -> None:
         shard("repairs")

@@ -81,4 +81,4 @@ class TestDeclarations:
         assert bool(provenance.files) != bool(provenance.not_exported)
 
     def test_every_table_is_retracted_or_gives_a_reason(self, provenance: Provenance) -> None:
-        assert (provenance.is_withdrawn or provenance.is_rewritten) != bool(provenance.left_alone)
+        assert (provenance.is_withdrawn or provenance.is_rewritten) != bool(provenance.not_retracted)

@@ -32,7 +32,7 @@ from moments_app.streams.texts import undo
 from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.erase import OnHold, RowsRemain, erase_user, holdings
+from sessions_app.people.erase import OnHold, RowsRemain, count_erasable_rows, erase_user
 from sessions_app.people.provenance import declared
 from tests.support.api import Api
 from tests.support.commands import printed
@@ -166,7 +166,7 @@ def test_row_11_an_erased_person_leaves_no_trace(
     assert len(traces("zqada", archive_folder)) >= 18
     for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.waiting):
         noted.flush()
-    told = holdings(ada)
+    told = count_erasable_rows(ada)
     erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
     for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.waiting):
         noted.flush()
@@ -196,7 +196,7 @@ def test_the_preview_counts_what_is_erased(ada: UserProfile, bo: UserProfile) ->
         lessons.atoms.create(atom_type="observation", content=f"By {theirs.user}.", **whose)
         with transaction.atomic():
             count(CountInput(None, theirs.user_id, None))
-    told, before = holdings(ada), dumped()
+    told, before = count_erasable_rows(ada), dumped()
     assert {"words", "facts and observations of shared memory", "moments"} <= told.keys()
     erased = erase_user("ada", application=DEFAULT, actor="test")
     after = dumped()
@@ -499,7 +499,7 @@ class TestProof:
     def test_a_name_that_is_left_in_anothers_item_undoes_it_all(self, ada: UserProfile, bo: UserProfile) -> None:
         stream = MemoryStream.objects.create(user=bo, stream_type="user", extraction_prompt="x")
         note(stream, "Ada has a kiln.", related_users=["ada"])
-        assert holdings(ada) == {"names in other people's items": 1}
+        assert count_erasable_rows(ada) == {"names in other people's items": 1}
         before = dumped()
         with connection.cursor() as cursor:
             cursor.execute("CREATE RULE kept AS ON UPDATE TO moments_app_memoryatom DO INSTEAD NOTHING")
@@ -520,7 +520,7 @@ class TestProof:
         note(stream, "She has a kiln.", related_users=["ada"], **about)
         note(stream, "She has a cat.", related_users=["Ada"], **about)
         retraction = retract(session, [0], reason="Wrong.", requested_by="test")
-        assert holdings(ada) == {"names in other people's items": 1}
+        assert count_erasable_rows(ada) == {"names in other people's items": 1}
         before = dumped()
         with connection.cursor() as cursor:
             cursor.execute(

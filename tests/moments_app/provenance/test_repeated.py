@@ -269,7 +269,7 @@ def test_an_answer_that_is_retracted_itself_is_not_listed(service: Api, ada: Use
         wait_until_somebody_waits()
     other.join()
     assert answers == [201]
-    believed = Message.objects.turns().believed()
+    believed = Message.objects.turns().unretracted()
     assert not believed.filter(content=ANSWER).exists() and asked.retractions.get().requested_by == "test"
 
 

@@ -71,11 +71,11 @@ PLANTED = [20, 38, 39]  # at the start of a moment, and at the end of a formatio
 
 def keep_probe(session: Session, sequence: int) -> None:
     """Save a turn as a probe that was asked once."""
-    from memory_extras.lab.probes import keep
+    from memory_extras.lab.probes import save
 
-    draft = keep.draft_from(session, sequence)
+    draft = save.draft_from(session, sequence)
     assert draft is not None
-    probe, _ = keep.keep_probe(session.user, draft, created_by="operator:eve")
+    probe, _ = save.save_probe(session.user, draft, created_by="operator:eve")
     probe.results.create(run_id=probe.probe_id, user=session.user, is_met=True, requested_by="test")
 
 
@@ -643,7 +643,7 @@ class TestArchived:
         job = run_job(asked)
         assert job and job.status == "completed" and job.result["unreadable"] == [[0, 23]]
         assert Summary.objects.completed().get().source_message_ids == list(
-            session.messages.turns().believed().order_by("sequence").values_list("pk", flat=True)
+            session.messages.turns().unretracted().order_by("sequence").values_list("pk", flat=True)
         )
 
     @pytest.mark.slow

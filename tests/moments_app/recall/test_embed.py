@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.process import Asked
+from moments_app.jobs.process import QueuedJobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import (
     Circuit,
@@ -34,7 +34,7 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.streams.add_atoms import add_atoms, add_statements
-from moments_app.streams.curate import evict
+from moments_app.streams.edit import evict
 from moments_app.turns import platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import Message, Session, UserProfile
@@ -274,10 +274,10 @@ class TestFailure:
         assert [result["content"] for result in found["results"]] == ["Plays the harpsichord."]
         assert found["degraded"] is True and found["mode"] == "text"
         embeddings_server.always(behave.answer_well)
-        assert Embed().sweep() == Asked(1)
+        assert Embed().sweep() == QueuedJobs(1)
         work_off()
         assert FactEmbedding.objects.count() == 1
-        assert Embed().sweep() == Asked(0)
+        assert Embed().sweep() == QueuedJobs(0)
 
     @pytest.mark.slow
     def test_row_21_a_refused_text_does_not_affect_others_and_is_not_retried(
@@ -313,7 +313,7 @@ class TestFailure:
         assert not FactEmbedding.objects.exists()
         assert Job.objects.get(process="embed").status == "failed"
         embeddings_server.always(refuse_marked(400))
-        assert Embed().sweep() == Asked(1)
+        assert Embed().sweep() == QueuedJobs(1)
         work_off()
         assert FactEmbedding.objects.filter(vector__isnull=False).count() == 11
         assert FactEmbedding.objects.get(vector__isnull=True).source.content == "Fact 7 is too long."
@@ -335,11 +335,11 @@ class TestFailure:
         work_off()
         assert vectors() == 97 and refused() == 3
         asked = len(embeddings_server.requests)
-        assert Embed().sweep() == Asked(0)
+        assert Embed().sweep() == QueuedJobs(0)
         embeddings_server.always(behave.answer_well)
         hours_later(2)
-        assert Embed().sweep(dry_run=True) == Asked(3)
-        assert Embed().sweep() == Asked(3)  # both sessions, and the person's facts
+        assert Embed().sweep(dry_run=True) == QueuedJobs(3)
+        assert Embed().sweep() == QueuedJobs(3)  # both sessions, and the person's facts
         work_off()
         assert vectors() == 100 and refused() == 0
         assert len(embeddings_server.requests) == asked + 3
@@ -391,7 +391,7 @@ class TestFailure:
         atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
         model = EmbeddingModel.objects.in_use()
         FactEmbedding.objects.create(model=model, user=ada, source=atom, said_at=START, vector=None)
-        assert Embed().sweep() == Asked(1)
+        assert Embed().sweep() == QueuedJobs(1)
         work_off()
         assert vectors() == 1
 
@@ -527,12 +527,12 @@ class TestRequestsOutlastingAJob:
     def test_a_request_does_not_delay_heartbeats_and_other_requests(
         self, embeddings_server: OpenAIServer, job: Job
     ) -> None:
-        taken = Job.objects.take(job.job_id)
+        taken = Job.objects.claim(job.job_id)
         assert taken is not None
         with ThreadPoolExecutor(2) as pool, transaction.atomic():
             ask_to_embed("test", user_id=job.user_id)
             other = partial(ask_to_embed, "test", user_id=job.user_id)
-            pool.submit(on_its_own_connection, taken.beat, 1, 2).result(TIMEOUT)
+            pool.submit(on_its_own_connection, taken.record_heartbeat, 1, 2).result(TIMEOUT)
             joined = pool.submit(on_its_own_connection, transaction.atomic(other)).result(TIMEOUT)
         assert (joined, Job.objects.get(pk=job.pk).progress_done) == (job, 1)
 

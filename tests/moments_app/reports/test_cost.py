@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.models import EngineCall, Job, PromptVersion, Summary
-from moments_app.reports.cost import Used, cost_of_person, site_cost
+from moments_app.reports.cost import Usage, cost_of_person, site_cost
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.operator import operator
@@ -45,10 +45,10 @@ def test_costs_of_a_person_are_summed_by_month_and_purpose(ada: UserProfile, bo:
     cost = cost_of_person(ada, EngineCall.objects.all())
     assert [(purpose, used.calls, used.usd) for _, purpose, used in cost.months][-1] == ("moments", 1, Decimal(2))
     assert {purpose: used for _, purpose, used in cost.months[:2]} == {
-        "moments": Used(2, 1, 200, 0, Decimal("0.5"), 0),
-        "summary": Used(1, 0, 100, 7, Decimal("0.25"), 0),
+        "moments": Usage(2, 1, 200, 0, Decimal("0.5"), 0),
+        "summary": Usage(1, 0, 100, 7, Decimal("0.25"), 0),
     }
-    assert (cost.whole.calls, cost.whole.usd, cost.left_out) == (4, Decimal("2.75"), None)
+    assert (cost.total.calls, cost.total.usd, cost.left_out) == (4, Decimal("2.75"), None)
 
 
 def test_total_costs_are_equal_by_day_application_person_and_prompt(ada: UserProfile, bo: UserProfile) -> None:
@@ -62,7 +62,7 @@ def test_total_costs_are_equal_by_day_application_person_and_prompt(ada: UserPro
     assert [(name, used.usd) for _, name, used in cost.people] == [("bo", 3), ("ada", Decimal("0.5"))]
     assert [(pk, used.usd) for pk, _, used in cost.applications] == [(DEFAULT, Decimal("3.5")), (None, Decimal(1))]
     assert [(name, used.calls) for _, name, _, used in cost.prompts] == [(version.resource.name, 1)]
-    assert cost.whole.usd == sum(used.usd for *_, used in cost.applications) == Decimal("4.5")
+    assert cost.total.usd == sum(used.usd for *_, used in cost.applications) == Decimal("4.5")
 
 
 def test_tokens_of_turns_are_counted_by_arrival_beside_tokens_sent(ada: UserProfile) -> None:
@@ -70,7 +70,7 @@ def test_tokens_of_turns_are_counted_by_arrival_beside_tokens_sent(ada: UserProf
     Message.objects.update(arrived_at=timezone.now(), tokens=20)
     call(ada, input_tokens=500)
     cost = site_cost()
-    assert (cost.tokens_said, cost.whole.tokens_in, cost.input_tokens_per_turn_token) == (200, 500, 2.5)
+    assert (cost.all_turn_tokens, cost.total.tokens_in, cost.input_tokens_per_turn_token) == (200, 500, 2.5)
     [(day, said, used)] = cost.by_day
     assert (day, said, used.tokens_in) == (timezone.now().date(), 200, 500)
 

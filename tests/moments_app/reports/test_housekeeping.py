@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.schedules import schedules
 from moments_app.models import EngineCall, Job, Moment
-from moments_app.reports.housekeeping import Tidied, housekeeping
+from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from sessions_app.models import Event, UserProfile
 from sessions_app.models.event import READINGS, USER_EXPORTED
 from tests.support.jobs import build, count, work_off
@@ -32,10 +32,10 @@ def test_old_jobs_and_calls_without_results_are_deleted(ada: UserProfile, model_
     build(session)  # no turns beyond the lag
     count(ada)
     age(29)
-    assert housekeeping() == Tidied()
+    assert housekeeping() == HousekeepingResult()
     age(31)
-    assert housekeeping(dry_run=True) == Tidied(jobs=2, engine_calls=1)
-    assert housekeeping() == Tidied(jobs=2, engine_calls=1)
+    assert housekeeping(dry_run=True) == HousekeepingResult(jobs=2, engine_calls=1)
+    assert housekeeping() == HousekeepingResult(jobs=2, engine_calls=1)
     assert Moment.objects.filter(job=Job.objects.get()).exists()
 
 
@@ -43,7 +43,7 @@ def test_open_and_failed_jobs_stay(ada: UserProfile) -> None:
     for status in ("queued", "processing", "failed"):
         Job.objects.create(process=f"p-{status}", user=ada, status=status, requested_by="test")
     age(400)
-    assert housekeeping() == Tidied()
+    assert housekeeping() == HousekeepingResult()
 
 
 def test_more_than_one_batch_is_deleted(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,10 +62,10 @@ def test_row_35_readings_are_kept_for_the_configured_days_and_exports_permanentl
             Event.objects.create(type=kind, actor="operator:eve", user_pk=ada.pk)
         newest = Event.objects.order_by("-pk").values("pk")[: len(READINGS) + 1]
         Event.objects.filter(pk__in=newest).update(created_at=timezone.now() - timedelta(days=days))
-    assert housekeeping(dry_run=True) == housekeeping() == Tidied(readings=1)
+    assert housekeeping(dry_run=True) == housekeeping() == HousekeepingResult(readings=1)
     assert Event.objects.readings_of(ada).count() == 3
     settings.READING_DAYS = 30
-    assert housekeeping() == Tidied(readings=1)
+    assert housekeeping() == HousekeepingResult(readings=1)
     assert {event.type for event in Event.objects.readings_of(ada)} == {USER_EXPORTED}
     assert Event.objects.filter(type="moments_built").count() == 2
 

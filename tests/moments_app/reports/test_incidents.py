@@ -29,7 +29,7 @@ def job_of(name: str, process: str = "build_moments") -> Job:
 
 def call(job: Job, kind: str = "", *, engine: str = ENGINE, version: PromptVersion | None = None) -> None:
     record = CallRecord("moment-builder", engine, 5, error_kind=kind, error=f"{engine} failed." if kind else "")
-    EngineCall.objects.keep(record, job=job, prompt_version=version)
+    EngineCall.objects.record(record, job=job, prompt_version=version)
 
 
 def fail(name: str, kind: str = "server_error", *, process: str = "build_moments", times: int = 1, **how: Any) -> Job:

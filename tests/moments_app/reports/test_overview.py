@@ -42,7 +42,7 @@ def test_an_empty_site_has_no_figures(transactional_db: None) -> None:
     assert len(empty.days) == overview.DAYS
     assert empty.today.date == timezone.now().date()
     assert (empty.sessions, empty.turns, empty.moments, empty.compacted, empty.builds) == (0, 0, 0, None, None)
-    work = overview.work()
+    work = overview.backlog()
     assert (work.due, work.oldest_due, work.failed, work.worker_seen_at) == (0, None, 0, None)
 
 
@@ -61,11 +61,11 @@ def test_turns_sessions_and_moments_are_counted_by_arrival_day(ada: UserProfile)
     Message.objects.filter(session__session_id="older").update(created_at=timezone.now(), arrived_at=days_ago(3))
     Session.objects.filter(session_id="older").update(created_at=days_ago(40))
     made = overview.activity()
-    assert (made.today.turns, made.days[-4].turns, made.whole.turns) == (60, 10, 70)
-    assert (made.today.sessions, made.whole.sessions, made.sessions) == (1, 1, 2)
+    assert (made.today.turns, made.days[-4].turns, made.total.turns) == (60, 10, 70)
+    assert (made.today.sessions, made.total.sessions, made.sessions) == (1, 1, 2)
     assert made.today.moments == Moment.objects.count()
     Message.objects.filter(session__session_id="older").archive()  # turns can be archived within the month
-    assert overview.activity().whole.turns == 70
+    assert overview.activity().total.turns == 70
 
 
 def test_the_compacted_share_is_the_share_of_tokens_before_live_windows(ada: UserProfile) -> None:
@@ -91,9 +91,9 @@ def test_tokens_of_contexts_and_their_transcripts_are_summed_by_day(service: Api
     assert today.transcript_tokens == 3 * session.total_tokens + Session.objects.get(session_id="short").total_tokens
     ContextUsage.objects.update(day=timezone.now().date() - timedelta(days=2))
     made = overview.activity()
-    assert (made.today.contexts, made.days[-3].contexts, made.whole.contexts) == (0, 4, 4)
+    assert (made.today.contexts, made.days[-3].contexts, made.total.contexts) == (0, 4, 4)
     ContextUsage.objects.update(day=timezone.now().date() - timedelta(days=31))
-    assert overview.activity().whole.contexts == 0
+    assert overview.activity().total.contexts == 0
 
 
 @pytest.mark.slow
@@ -132,11 +132,11 @@ def test_calls_are_summed_by_day_and_failures_by_kind(transactional_db: None) ->
     EngineCall.objects.filter(pk=call(ok=False, error_kind="rejected").pk).update(created_at=days_ago(2))
     EngineCall.objects.filter(pk=call().pk).update(created_at=days_ago(31))
     made = overview.activity()
-    assert (made.today.used.calls, made.whole.used.calls) == (4, 5)
+    assert (made.today.used.calls, made.total.used.calls) == (4, 5)
     used = made.today.used
     assert (used.tokens_in, used.tokens_out, used.tokens, used.failed) == (110, 20, 130, 2)
     assert (used.usd, used.unpriced) == (Decimal("0.5"), 1)
-    assert (made.today.failures, made.whole.failures) == ({"timeout": 2}, {"timeout": 2, "rejected": 1})
+    assert (made.today.failures, made.total.failures) == ({"timeout": 2}, {"timeout": 2, "rejected": 1})
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_waiting_running_and_failed_jobs_are_distinguished(ada: UserProfile) -> 
     for number, state in enumerate(states):
         job = Job.objects.request("build_moments", talk(ada, 2, session_id=f"s{number}"), requested_by="test")
         Job.objects.filter(pk=job.pk).update(**state)
-    work = overview.work()
+    work = overview.backlog()
     assert (work.due, work.later, work.running, work.stuck, work.failed) == (1, 1, 2, 1, 1)
     assert work.oldest_due == now - timedelta(minutes=5)
     assert work.worker_seen_at == now
@@ -174,10 +174,10 @@ def test_waiting_running_and_failed_jobs_are_distinguished(ada: UserProfile) -> 
 
 def test_a_finished_schedule_shows_when_a_worker_ran(transactional_db: None) -> None:
     job = Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule")
-    assert overview.work().worker_seen_at is None
+    assert overview.backlog().worker_seen_at is None
     run_job(job.job_id)
     job.refresh_from_db()
-    assert overview.work().worker_seen_at == job.finished_at
+    assert overview.backlog().worker_seen_at == job.finished_at
 
 
 def test_rows_are_estimated_after_an_analyze(ada: UserProfile) -> None:

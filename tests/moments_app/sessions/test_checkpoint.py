@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime
 
-from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.calls.texts import DigestRequest
 from moments_app.engines.transcript import Turn
 from moments_app.models import PromptVersion
 from moments_app.sessions.checkpoint import MAX_WORDS, DigestInput, Episode, derived

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from moments_app.jobs.process import Lane, names_in
-from moments_app.jobs.runner import run_taken
+from moments_app.jobs.runner import run_claimed
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.coverage import coverage
 from moments_app.sessions.sweep import compact_sessions
@@ -66,9 +66,9 @@ def settle_all(user: UserProfile | None = None) -> int:
     if user:
         Job.objects.open().exclude(user=user).delete()
     taken, last = 0, Job.FIRST_SUBJECT
-    while job := Job.objects.take_next(names_in(Lane.BULK), after=last):
+    while job := Job.objects.claim_next(names_in(Lane.BULK), after=last):
         last, taken = job.subject, taken + 1
-        run_taken(job)
+        run_claimed(job)
     return taken
 
 

@@ -12,9 +12,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_atoms, is_due
-from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput
-from moments_app.streams.curate import evict
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput
+from moments_app.streams.edit import evict, pin_text
 from moments_app.streams.texts import CannotUndo, mark_waiting, undo
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
@@ -248,11 +247,11 @@ class TestAtOnce:
         [first, last] = (stream.atoms.order_by(by).values_list("pk", flat=True)[0] for by in ("pk", "-pk"))
         note(stream, "Something new.")
         asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
-        job = Job.objects.take(asked.job_id)
+        job = Job.objects.claim(asked.job_id)
         assert job is not None
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)
-        commit = partial(Consolidate().commit, job, input, Consolidated(ConsolidatedText([]), "test"))
+        commit = partial(Consolidate().commit, job, input, ConsolidatedText([], engine="test"))
         with ThreadPoolExecutor(1) as pool:
             with transaction.atomic():
                 lock_rows(MemoryAtom.objects.filter(pk=first))

@@ -6,12 +6,12 @@ import pytest
 from django.db import transaction
 
 from moments_app.context.assemble import ContextRequest, preview
-from moments_app.jobs.process import Moved
+from moments_app.jobs.process import InputChanged
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
-from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput, Line
-from moments_app.streams.curate import CannotCurate, evict, move, restore
+from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput, Line
+from moments_app.streams.edit import CannotCurate, evict, move, restore
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk
@@ -79,14 +79,14 @@ class TestEvict:
     def test_an_eviction_restarts_a_running_consolidation(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         asked = Job.objects.request(Consolidate.name, stream=own, requested_by="test", force=True)
-        job = Job.objects.take(asked.job_id)
+        job = Job.objects.claim(asked.job_id)
         assert job is not None
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)
         evict(atom, requested_by="test")
-        with pytest.raises(Moved), transaction.atomic():
-            text = ConsolidatedText([Line("Wants short answers.", tuple(input.atom_ids))])
-            Consolidate().commit(job, input, Consolidated(text, "test"))
+        with pytest.raises(InputChanged), transaction.atomic():
+            text = ConsolidatedText([Line("Wants short answers.", tuple(input.atom_ids))], engine="test")
+            Consolidate().commit(job, input, text)
         own.refresh_from_db()
         assert own.consolidated_content == ""
 

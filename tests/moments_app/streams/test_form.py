@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.process import Asked
+from moments_app.jobs.process import QueuedJobs
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.streams.add_atoms import add_atoms
@@ -75,21 +75,21 @@ class TestWhen:
     def test_a_quiet_session_is_formed_with_fewer_turns(self, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 6)
         talk(bo, 3, session_id="short")
-        assert FormMemories().sweep() == Asked(1)  # their turns are months old
+        assert FormMemories().sweep() == QueuedJobs(1)  # their turns are months old
         Session.objects.update(last_arrived_at=timezone.now())
         work_off()
         talk(ada, 6)
         Session.objects.update(last_arrived_at=timezone.now())
-        assert FormMemories().sweep() == Asked(0)
+        assert FormMemories().sweep() == QueuedJobs(0)
         Session.objects.update(last_arrived_at=timezone.now() - timedelta(minutes=11))
-        assert FormMemories().sweep() == Asked(1)
+        assert FormMemories().sweep() == QueuedJobs(1)
         work_off()
-        assert FormMemories().sweep() == Asked(0)
+        assert FormMemories().sweep() == QueuedJobs(0)
 
     def test_formations_can_be_turned_off(self, ada: UserProfile, settings: Settings) -> None:
         settings.MEMORY_FORMATION = settings.MEMORY_FORMATION.model_copy(update={"enabled": False})
         assert not append(ada, "s1", turns(60)).jobs
-        assert FormMemories().sweep() == Asked(0)
+        assert FormMemories().sweep() == QueuedJobs(0)
 
 
 class TestStreams:

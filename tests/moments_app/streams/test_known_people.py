@@ -13,7 +13,7 @@ from moments_app.engines.statements.named_people import named_person
 from moments_app.models import Cause, KnownPerson, MemoryAtom, MemoryStream
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams.timeline import settle
+from moments_app.streams.timeline import recompute_timelines
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -167,11 +167,11 @@ class TestKnown:
         for person, text in homes.items():
             note(stream, text, "fact", about=person, subject="Anna", attribute="home")
         with transaction.atomic():
-            settle(MemoryAtom.objects.filter(attribute="home"), Cause("test"))
+            recompute_timelines(MemoryAtom.objects.filter(attribute="home"), Cause("test"))
         assert MemoryAtom.objects.active().filter(attribute="home").count() == 2
         note(stream, "Anna moved to Rome.", "fact", about=sister, subject="Anna", attribute="home")
         with transaction.atomic():
-            settle(MemoryAtom.objects.filter(about=sister, attribute="home"), Cause("test"))
+            recompute_timelines(MemoryAtom.objects.filter(about=sister, attribute="home"), Cause("test"))
         ended = MemoryAtom.objects.get(state="ended")
         assert (ended.about, ended.content) == (sister, "Anna lives in Oslo.")
 

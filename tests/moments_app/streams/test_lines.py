@@ -14,7 +14,7 @@ from moments_app.models.atom import content_hash
 from moments_app.provenance.retract import retract
 from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams import curate
+from moments_app.streams import edit
 from moments_app.streams.add_atoms import add_statements, is_due
 from moments_app.streams.texts import undo, write_text
 from sessions_app.imports.import_sessions import Statement
@@ -306,10 +306,10 @@ class TestByHand:
 
     def test_only_items_of_deleted_lines_can_be_evicted(self, known: MemoryStream, service: Api) -> None:
         self.write(known, "\n".join(known.consolidated_content.split("\n")[1:]))
-        curate.evict(known.atoms.get(content="Owns one anvil."), requested_by="test")
+        edit.evict(known.atoms.get(content="Owns one anvil."), requested_by="test")
         assert found(service, "anvil") == []
-        with pytest.raises(curate.CannotCurate, match="part of its memory text"):
-            curate.evict(known.atoms.get(content="Owns one bellows."), requested_by="test")
+        with pytest.raises(edit.CannotCurate, match="part of its memory text"):
+            edit.evict(known.atoms.get(content="Owns one bellows."), requested_by="test")
 
     def test_a_line_with_changed_punctuation_keeps_its_items(self, known: MemoryStream) -> None:
         self.write(known, known.consolidated_content.replace("- ", "* ").replace("anvil.", "ANVIL!"))
@@ -541,8 +541,8 @@ class TestGoingBackToWhatChangedSince:
         merged.refresh_from_db()
         assert merged.consolidated_content == "owns ZWEI sachen"
         [old] = merged.atoms.filter(content="Owns zwei Sachen.")
-        with pytest.raises(curate.CannotCurate, match="already has this line"):
-            curate.restore(old, requested_by="test")
+        with pytest.raises(edit.CannotCurate, match="already has this line"):
+            edit.restore(old, requested_by="test")
 
     def test_equal_lines_become_one(self, merged: MemoryStream) -> None:
         note(merged, "OWNS drei Sachen.", state="line", position=7)
@@ -573,7 +573,7 @@ class TestLinesWithoutSources:
         text = "A person of many tools."
         stream.atoms.lines().update(content=text, content_hash=content_hash(text))
         MemoryAtom.objects.update(merged_into=None)
-        stream.touch()
+        stream.rebuild_text()
         note(stream, "Owns one felt.")
         return stream
 
@@ -608,7 +608,7 @@ def test_row_31_evicted_observations_and_those_of_others_are_not_found(
     stream: MemoryStream, bo: UserProfile, service: Api
 ) -> None:
     note_all(stream, THINGS[:2])
-    curate.evict(stream.atoms.get(content="Owns one anvil."), requested_by="test")
+    edit.evict(stream.atoms.get(content="Owns one anvil."), requested_by="test")
     assert found(service, "anvil") == []
     assert found(service, "bellows") == ["Owns one bellows."]
     body = {"user_id": bo.user_id, "query": "bellows", "kinds": ["fact"], "mode": "text"}

@@ -9,7 +9,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct, correcting, undo_correction
 from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from sessions_app.models import UserProfile
 from tests.support.api import Api
 from tests.support.operator import operator
@@ -105,6 +105,6 @@ def test_pinned_texts_of_earlier_releases_become_statements_once(own: MemoryStre
     for _ in range(2):
         import_module("moments_app.migrations.0117_pinned_texts_are_statements").write(apps, None)
     for stream in (own, kilns):
-        stream.touch()
+        stream.rebuild_text()
         assert pinned(stream) == TEXT
         assert MemoryAtom.objects.get(stream=stream).is_pinned

@@ -296,5 +296,5 @@ def test_a_profile_takes_a_constant_number_of_queries_and_an_index(ada: UserProf
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE moments_app_memoryatom")
     assert queries() == few
-    plan = MemoryAtom.objects.holding().of_person(ada).about_user().in_profile()[:10].explain()
+    plan = MemoryAtom.objects.current().of_person(ada).about_user().in_profile()[:10].explain()
     assert "atom_in_profile" in plan, plan

@@ -15,7 +15,7 @@ from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
-from moments_app.streams.curate import CannotCurate, evict, restore
+from moments_app.streams.edit import CannotCurate, evict, restore
 from moments_app.streams.release import CannotRelease, decline, extend, quotes, release, revoke, reword
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT

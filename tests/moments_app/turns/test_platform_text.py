@@ -12,7 +12,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
-from moments_app.reports.housekeeping import Tidied, housekeeping
+from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from moments_app.sessions.digest import DigestSession
 from moments_app.turns import platform_text
 from moments_app.turns.platform_text import drop_platform_text
@@ -185,7 +185,7 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     lines = ServedLine.objects.count()
     assert lines and not platform_text.unsaved_hashes(ada.pk)
     context_of(service)
-    assert not platform_text.waiting.waiting()  # because this process has already written them
+    assert not platform_text.waiting.pending()  # because this process has already written them
     platform_text.written.forget()
     context_of(service)
     platform_text.waiting.flush()
@@ -202,7 +202,7 @@ def context_of(service: Api) -> str:
 
 @pytest.mark.usefixtures("remembered")
 def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
-    platform_text.waiting.note(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
+    platform_text.waiting.add(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
     platform_text.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
@@ -250,12 +250,12 @@ def test_lines_not_served_for_a_year_are_deleted(ada: UserProfile, service: Api)
     lines = ServedLine.objects.count()
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
     platform_text.written.forget()
-    assert housekeeping() == Tidied()
+    assert housekeeping() == HousekeepingResult()
     context_of(service)
     platform_text.waiting.flush()
     assert set(ServedLine.objects.values_list("served_on", flat=True)) == {timezone.localdate()}
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=401))
-    assert housekeeping() == Tidied(served_lines=lines)
+    assert housekeeping() == HousekeepingResult(served_lines=lines)
 
 
 @pytest.mark.usefixtures("remembered")
@@ -271,8 +271,8 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     platform_text.waiting.stop()  # its thread started with another interval
-    monkeypatch.setattr(deferred_writes, "SOON", 0.02)
+    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
     platform_text.waiting.stop()
-    assert not platform_text.waiting.waiting()
+    assert not platform_text.waiting.pending()

@@ -22,8 +22,8 @@ from sessions_app.database.database_roles import (
     WORKER_ROLE,
     administrators_sql,
     grant_privileges,
-    missing,
-    taking,
+    missing_grants,
+    using_role,
 )
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -114,7 +114,7 @@ class TestWeb:
             assert root.get(reverse("admin:index")).status_code == 200
             assert service.delete("users/new").status_code == 200
             assert Client().get("/metrics", headers=service.headers).status_code == 200
-            with taking(ADMIN):
+            with using_role(ADMIN):
                 assert readiness() == []
         assert Message.objects.filter(user=ada).count() == 1
 
@@ -127,7 +127,7 @@ class TestWeb:
                 assert cursor.fetchone() in ((True, None), (True, ""))
 
     def test_a_page_of_an_operator_shows_all_people(self, ada: UserProfile, bo: UserProfile) -> None:
-        with logged_in_as(WEB_ROLE), taking(None):
+        with logged_in_as(WEB_ROLE), using_role(None):
             assert not UserProfile.objects.exists()
         shown = operator().get(reverse("admin:sessions_app_userprofile_changelist")).content.decode()
         assert "ada" in shown and "bo" in shown
@@ -172,15 +172,15 @@ class TestGrants:
     """After `migrate`, the roles have their rights on every table."""
 
     def test_no_grants_are_missing_after_migrate(self) -> None:
-        assert list(missing()) == []
+        assert list(missing_grants()) == []
 
     def test_missing_grants_on_a_new_table_are_added(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE new_one (id bigint); ALTER TABLE new_one ENABLE ROW LEVEL SECURITY")
         try:
-            assert {statement.split(" ON ")[1].split()[0] for statement in missing()} == {"new_one"}
+            assert {statement.split(" ON ")[1].split()[0] for statement in missing_grants()} == {"new_one"}
             grant_privileges()
-            assert list(missing()) == []
+            assert list(missing_grants()) == []
             with connection.cursor() as cursor:
                 cursor.execute("INSERT INTO new_one VALUES (1)")
             with logged_in_as(WORKER_ROLE):

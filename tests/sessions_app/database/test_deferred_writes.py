@@ -50,27 +50,27 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "EVERY", 0.01)
+    monkeypatch.setattr(deferred_writes, "INTERVAL", 0.01)
     writer = Writer(cut)
     behind = WriteBuffer("test", writer)
-    behind.note(1)  # no later item triggers the retry
+    behind.add(1)  # no later item triggers the retry
     wait_until(lambda: writer.written == [1])
     behind.stop()
-    assert (writer.tries, behind.waiting()) == (2, [])
+    assert (writer.tries, behind.pending()) == (2, [])
 
 
 def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_writes, "MAX_WAITING", 3)
 
     def meanwhile() -> None:
-        behind.note(4)
+        behind.add(4)
         cut()
 
     behind = WriteBuffer("test", writer := Writer(meanwhile))
     for number in (1, 2, 3):
-        behind.note(number)
+        behind.add(number)
     behind.flush()
-    assert behind.waiting() == [2, 3, 4]
+    assert behind.pending() == [2, 3, 4]
     connection.close()
     behind.stop()
     assert writer.written == [2, 3, 4]
@@ -78,9 +78,9 @@ def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monke
 
 def test_items_that_cannot_be_written_are_dropped() -> None:
     behind = WriteBuffer("test", writer := Writer(lambda: execute("SELECT 1 / 0")))
-    behind.note(1)
+    behind.add(1)
     behind.flush()
-    assert behind.waiting() == []
-    behind.note(2)
+    assert behind.pending() == []
+    behind.add(2)
     behind.stop()
     assert writer.written == [2]

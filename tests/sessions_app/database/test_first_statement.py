@@ -4,9 +4,9 @@ import pytest
 from django.db import connection, transaction
 from psycopg import sql
 
-from sessions_app.database.database_roles import ADMIN, ADMIN_ROLE, taking
+from sessions_app.database.database_roles import ADMIN, ADMIN_ROLE, using_role
 from sessions_app.database.first_statement import SNAPSHOT
-from sessions_app.database.statement_timeouts import Kind, limited
+from sessions_app.database.statement_timeouts import RequestKind, using_timeouts
 from sessions_app.limited_operators import OPERATOR_ROLE, acting_as_limited_operator
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -21,7 +21,7 @@ def test_row_9_repeated_and_composed_statements_run_with_role_and_limits(ada: Us
     sessions = Session.objects.bulk_create(Session(user=ada, session_id=f"s{n}") for n in range(2))
     update = f"UPDATE sessions_app_session SET title = {STATE} WHERE id = %s"
     composed = sql.SQL(f"SELECT {STATE}, %s")
-    with taking(ADMIN), limited(Kind.CALL):
+    with using_role(ADMIN), using_timeouts(RequestKind.CALL):
         for session in sessions:
             if is_atomic:
                 with transaction.atomic(), connection.cursor() as cursor:
@@ -39,7 +39,7 @@ def test_row_9_repeated_and_composed_statements_run_with_role_and_limits(ada: Us
 def test_a_snapshot_is_taken_before_setting_a_role_that_needs_a_query() -> None:
     with (
         acting_as_limited_operator(1, [DEFAULT]),
-        limited(Kind.CALL),
+        using_timeouts(RequestKind.CALL),
         transaction.atomic(),
         connection.cursor() as cursor,
     ):

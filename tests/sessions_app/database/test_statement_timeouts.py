@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import LimitSettings
-from sessions_app.database.statement_timeouts import Deadline, Kind, limited, until
+from sessions_app.database.statement_timeouts import Deadline, RequestKind, using_deadline, using_timeouts
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
@@ -114,7 +114,7 @@ def test_row_43_a_request_ends_at_its_deadline_and_frees_its_thread(
 ) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "request_seconds": 60})
     session = talk(ada, 3)
-    with row_locked(session), until(Deadline(0.3)):
+    with row_locked(session), using_deadline(Deadline(0.3)):
         refused = append(service, session.session_id, "ada")
     assert (refused.status_code, code_of(refused)) == (503, "busy")
     assert "too long" in refused.json()["errors"][0]["detail"]
@@ -124,7 +124,7 @@ def test_row_43_a_request_ends_at_its_deadline_and_frees_its_thread(
 
 def test_row_43_no_statement_starts_after_the_deadline(service: Api, ada: UserProfile) -> None:
     talk(ada, 3)
-    with until(Deadline(0)):
+    with using_deadline(Deadline(0)):
         refused = service.get("sessions", user_id="ada")
     assert (refused.status_code, code_of(refused)) == (503, "busy")
     assert refused["Retry-After"] == "1"
@@ -132,7 +132,12 @@ def test_row_43_no_statement_starts_after_the_deadline(service: Api, ada: UserPr
 
 @pytest.mark.slow
 def test_row_43_each_statement_is_limited_to_the_remaining_time(settings: Settings) -> None:
-    with until(Deadline(1.5)), limited(Kind.CALL), transaction.atomic(), connection.cursor() as cursor:
+    with (
+        using_deadline(Deadline(1.5)),
+        using_timeouts(RequestKind.CALL),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
         cursor.execute("SELECT pg_sleep(1.2)")
         left = float(in_force()[1].removesuffix("ms"))
     assert 0 < left <= 300
@@ -140,7 +145,7 @@ def test_row_43_each_statement_is_limited_to_the_remaining_time(settings: Settin
 
 def test_row_43_a_failed_transaction_is_rolled_back_after_the_deadline(ada: UserProfile) -> None:
     ends = Deadline(60)
-    with until(ends), limited(Kind.CALL), pytest.raises(OperationalError), transaction.atomic():
+    with using_deadline(ends), using_timeouts(RequestKind.CALL), pytest.raises(OperationalError), transaction.atomic():
         UserProfile.objects.ensure("cleo")
         with transaction.atomic():
             ends._at = 0.0
@@ -152,7 +157,7 @@ def test_row_43_a_failed_transaction_is_rolled_back_after_the_deadline(ada: User
 def test_row_43_an_erasure_has_no_deadline(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60})
     session = talk(ada, 3)
-    with row_locked(session) as other, until(Deadline(0.4)):
+    with row_locked(session) as other, using_deadline(Deadline(0.4)):
         threading.Timer(0.8, other.rollback).start()
         assert service.delete("users/ada").status_code == 200
 
@@ -164,7 +169,7 @@ def test_all_statements_of_a_request_are_limited_without_extra_statements(
     ada: UserProfile, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     limits = ["200ms", "15s", "1min"]
-    with limited(Kind.CALL), django_assert_num_queries(9):
+    with using_timeouts(RequestKind.CALL), django_assert_num_queries(9):
         assert in_force() == limits
         with transaction.atomic():
             assert in_force() == limits
@@ -174,7 +179,7 @@ def test_all_statements_of_a_request_are_limited_without_extra_statements(
 
 
 def test_limits_end_with_the_transaction(ada: UserProfile) -> None:
-    with limited(Kind.CALL):
+    with using_timeouts(RequestKind.CALL):
         in_force()
         with acting_for("ada", application=DEFAULT, holding=True):
             in_force()
@@ -184,14 +189,14 @@ def test_limits_end_with_the_transaction(ada: UserProfile) -> None:
 
 
 def test_an_inner_block_overrides_the_limits_until_it_ends() -> None:
-    with limited(Kind.CALL):
-        with limited(Kind.LONG):
+    with using_timeouts(RequestKind.CALL):
+        with using_timeouts(RequestKind.LONG):
             assert in_force()[1] == "5min"
         assert in_force()[1] == "15s"
 
 
 def test_limits_do_not_change_the_results_of_statements(ada: UserProfile) -> None:
-    with limited(Kind.CALL):
+    with using_timeouts(RequestKind.CALL):
         Session.objects.bulk_create(Session(user=ada, session_id=f"s{number}") for number in range(3))
         assert Session.objects.filter(user=ada).update(title="%s") == 3
         assert [session.title for session in Session.objects.iterator(chunk_size=1)] == ["%s"] * 3

@@ -16,8 +16,8 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import WAKE, signals_as_bytes
 from moments_app.jobs import worker as jobs_worker
-from moments_app.jobs.steer import retry_all
-from moments_app.jobs.worker import keep_time
+from moments_app.jobs.runner import retry_all
+from moments_app.jobs.worker import watch_jobs
 from moments_app.models import Job
 from sessions_app.database import wake
 from sessions_app.database.wake import Channel, NotificationListener, ThreadWaker, wake_workers
@@ -102,7 +102,7 @@ def test_the_watchdog_wakes_workers_whose_notification_was_lost(ada: UserProfile
     earlier = timezone.now() - timedelta(minutes=1)
     Job.objects.bulk_create([Job(process="embed", user=ada, requested_by="test", run_after=earlier)])
     ending = threading.Event()
-    watchdog = threading.Thread(target=keep_time, args=[ending])
+    watchdog = threading.Thread(target=watch_jobs, args=[ending])
     with listening(channel) as woken:
         watchdog.start()
         wait_until(woken.is_set)
@@ -116,11 +116,11 @@ def test_the_watchdog_wakes_resting_workers_if_an_announced_job_is_not_claimed(
 ) -> None:
     Schedule.objects.update(repeats=0)  # they would queue tasks
     monkeypatch.setattr(jobs_worker, "IDLE", LONG)
-    monkeypatch.setattr(jobs_worker, "RECOVERY", 0.1)
+    monkeypatch.setattr(jobs_worker, "RECOVERY_SECONDS", 0.1)
     monkeypatch.setattr(os, "getppid", os.getpid)  # this process takes the place of the root
     started, ending = threading.Event(), threading.Event()
     before = signal.signal(WAKE, lambda *_: started.set())
-    watchdog = threading.Thread(target=keep_time, args=[ending])
+    watchdog = threading.Thread(target=watch_jobs, args=[ending])
     watchdog.start()
     try:
         time.sleep(2)  # it is waiting for a notification
@@ -152,9 +152,9 @@ def test_changes_that_make_no_job_due_wake_no_worker(ada: UserProfile) -> None:
     with listening() as woken:
         append(ada, "s1", turns(1))
         ask(ada)  # a job is already open
-        taken = Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT)
+        taken = Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT)
         assert taken
-        taken.beat(1, 2)
+        taken.record_heartbeat(1, 2)
         assert not woken.wait(0.5)
 
 
@@ -163,7 +163,7 @@ def test_a_new_task_wakes_only_task_workers_and_its_end_wakes_none(ada: UserProf
     with listening() as woken, listening(Channel.TASKS) as tasks_woken:
         task = Job.objects.request_task("prune", "some.function", requested_by="test")
         wait_until(tasks_woken.is_set)
-        taken = Job.objects.take_task()
+        taken = Job.objects.claim_task()
         assert taken == task
         taken.complete({})
         assert not woken.wait(0.5)
@@ -183,7 +183,7 @@ def fail_and_retry_all(task: Job) -> None:
 @pytest.mark.parametrize("change", [Job.release, fail_and_restart, fail_and_retry_all])
 def test_a_requeued_task_wakes_task_workers(ada: UserProfile, change: Callable[[Job], None]) -> None:
     Job.objects.request_task("prune", "some.function", requested_by="test")
-    taken = Job.objects.take_task()
+    taken = Job.objects.claim_task()
     assert taken
     with listening(Channel.TASKS) as tasks_woken:
         change(taken)
@@ -228,8 +228,8 @@ def test_a_web_process_sends_one_notification_for_several_requests(
         for person in (ada, bo):
             ask(person)
         assert not woken.is_set()
-        assert wake._behind.waiting()[-2:] == [Channel.JOBS, Channel.JOBS]
-        wake._behind.flush()
+        assert wake._buffer.pending()[-2:] == [Channel.JOBS, Channel.JOBS]
+        wake._buffer.flush()
         wait_until(woken.is_set)
 
 

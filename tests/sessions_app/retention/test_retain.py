@@ -790,7 +790,7 @@ def test_archived_and_live_turns_are_found_by_sequence_in_two_indexes(ada: UserP
     talk(bo, 1_000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE sessions_app_message")
-    said = Message.objects.said_at(session, sequence__range=(298, 301))
+    said = Message.objects.all_turns_of(session, sequence__range=(298, 301))
     assert sorted(said.values_list("sequence", flat=True)) == [298, 299, 300, 301]
     assert {"message_turn_sequence_unique", "message_archived"} <= set(re.findall(r"message_\w+", said.explain()))
 
@@ -806,7 +806,7 @@ def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
 @pytest.mark.slow
 def test_all_sessions_are_archived_with_any_batch_size(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
-    monkeypatch.setattr(process, "TAKEN_AT_ONCE", 4)
+    monkeypatch.setattr(process, "REMOVED_AT_ONCE", 4)
     sessions = [covered_session(ada, 9, session_id=f"s{n}") for n in range(7)]
     before = [fingerprint(session) for session in sessions]
     assert retain().sessions == 7

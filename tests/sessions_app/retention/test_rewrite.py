@@ -17,10 +17,10 @@ from moments_app.models.job import TASK
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import delete_session, erase_user
+from sessions_app.retention.archive_files import rewrite_archives
 from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
-from sessions_app.retention.rewrite import rewrite_archives
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.killed import EVERY_KILL, FINISHED, KILLED, Killed, wait_for_backends_to_end

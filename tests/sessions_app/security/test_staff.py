@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from memoryproject.logins import groups
 from sessions_app.models import Application, Event, Session
-from sessions_app.security.staff import ROLES, invitation_to, invite, role_of, state_of
+from sessions_app.security.staff import ROLES, invitation_token, invite, role_of, state_of
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, list_url, page, queries_of
 
@@ -60,7 +60,7 @@ class TestInviting:
 
     def test_row_36_a_link_works_once_until_it_expires_or_is_replaced(self, settings: LazySettings) -> None:
         root, login = operator(), ida()
-        first = reverse("admin:auth_user_invitation", args=[invitation_to(login)])
+        first = reverse("admin:auth_user_invitation", args=[invitation_token(login)])
         second = link_in(post(root, "invite_again", login.pk))
         assert Client().post(first, PASSWORDS).status_code == 410
         assert Client().post(second, PASSWORDS).status_code == 302
@@ -81,7 +81,7 @@ class TestInviting:
             assert Client().get(void).status_code == 410
 
     def test_a_weak_password_is_rejected_and_the_link_stays_valid(self) -> None:
-        link = reverse("admin:auth_user_invitation", args=[invitation_to(ida())])
+        link = reverse("admin:auth_user_invitation", args=[invitation_token(ida())])
         answer = Client().post(link, {"new_password1": "password", "new_password2": "password"})
         assert answer.status_code == 400 and b"too common" in answer.content
         assert Client().post(link, PASSWORDS).status_code == 302
@@ -89,7 +89,9 @@ class TestInviting:
     def test_a_required_second_factor_is_set_up_next(self, settings: LazySettings) -> None:
         settings.LOGIN_SECOND_FACTOR = "required"
         guest = Client()
-        answer = guest.post(reverse("admin:auth_user_invitation", args=[invitation_to(ida())]), PASSWORDS, follow=True)
+        answer = guest.post(
+            reverse("admin:auth_user_invitation", args=[invitation_token(ida())]), PASSWORDS, follow=True
+        )
         assert "QR code" in answer.content.decode()
 
     def test_a_name_that_exists_in_any_case_is_rejected(self) -> None:

@@ -14,8 +14,8 @@ from moments_app.streams.release import CannotRelease, quotes, release
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.text.invisible_characters import (
-    all_without_unseen,
     has_invisible,
+    json_without_invisible,
     with_invisible_shown,
     without_invisible,
 )
@@ -61,7 +61,7 @@ def test_hidden_text_is_written_out_for_people() -> None:
 
 
 def test_texts_in_lists_and_objects_are_cleaned() -> None:
-    assert all_without_unseen({"a": [HIDDEN, {"b": HIDDEN}], "n": 3}) == {"a": [PLAIN, {"b": PLAIN}], "n": 3}
+    assert json_without_invisible({"a": [HIDDEN, {"b": HIDDEN}], "n": 3}) == {"a": [PLAIN, {"b": PLAIN}], "n": 3}
 
 
 def test_row_10_an_engine_receives_no_invisible_characters() -> None:

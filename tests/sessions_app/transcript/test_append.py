@@ -12,7 +12,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append, messages_appended
-from sessions_app.transcript.store import WRITTEN
+from sessions_app.transcript.store import TURN_COLUMNS
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.tables import rows_read
@@ -52,7 +52,7 @@ def test_turns_are_stored_unchanged_in_one_statement_with_the_counters(ada: User
                 assert getattr(found[message.pk], field.attname) == getattr(message, field.attname), field.name
     assert {message.pk for message in Message.objects.matching("100")} == {stored.pk}
     assert found[plain.pk].payload is None and Message.objects.filter(payload__isnull=True).count() == 2
-    left = {field.attname for field in Message._meta.concrete_fields if not field.generated} - {*WRITTEN}
+    left = {field.attname for field in Message._meta.concrete_fields if not field.generated} - {*TURN_COLUMNS}
     assert left == {"id", "moment_id", "retracted_at", "said_hash"}
     assert_counters_equal_rows(known)
 
@@ -168,9 +168,9 @@ def test_looking_up_external_ids_reads_only_the_messages_that_have_them(ada: Use
         cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'sessions_app_message'::regclass")
     with acting_for("ada", application=DEFAULT):
         before = rows_read(Message)
-        assert not Message.objects.sent_as([(ada.pk, session.pk, "unknown")])
+        assert not Message.objects.with_external_ids([(ada.pk, session.pk, "unknown")])
         assert rows_read(Message) == before
-        assert len(Message.objects.sent_as([(ada.pk, session.pk, "m-1")])) == 1
+        assert len(Message.objects.with_external_ids([(ada.pk, session.pk, "m-1")])) == 1
         assert rows_read(Message) <= before + 2
 
 

@@ -13,7 +13,7 @@ from moments_app.models import OwnText
 from moments_app.recall import index_words
 from moments_app.turns import platform_text
 from sessions_app import lexemes
-from sessions_app.imports.import_sessions import Place, Record, import_sessions
+from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript import append as append_module
@@ -31,7 +31,7 @@ def by_rest(service: Api) -> None:
 
 
 def by_chat(service: Api) -> None:
-    Round(ChatSession("ada", "s1"), [NewMessage("user", TEXT)]).begin()
+    Round(ChatSession("ada", "s1"), [NewMessage("user", TEXT)]).store_messages()
 
 
 def by_a_function(service: Api) -> None:
@@ -40,7 +40,7 @@ def by_a_function(service: Api) -> None:
 
 def by_an_import(service: Api) -> None:
     said = [NewMessage("user", TEXT, external_id="1"), NewMessage("assistant", "Then wait.", external_id="2")]
-    found = [Record(f"{n}", Place("ada", f"s{n}"), message) for n, message in enumerate(said)]
+    found = [Record(f"{n}", SessionRef("ada", f"s{n}"), message) for n, message in enumerate(said)]
     assert import_sessions(found, application=DEFAULT).added == 2
 
 
@@ -135,6 +135,6 @@ def test_served_text_in_a_message_is_recognized_during_processing(ada: UserProfi
 def test_processed_text_is_kept_when_other_fields_change() -> None:
     said = NewMessage("user", "It took long.\n- user: The kiln is hot. (2026-03-02)")
     process_texts([said])
-    marked = said.marked(external_id="a", metadata={"b": 1})
+    marked = said.with_fields(external_id="a", metadata={"b": 1})
     assert (marked.external_id, marked.metadata, marked.content) == ("a", {"b": 1}, said.content)
     assert marked.words is said.words and marked.notes is said.notes

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
-from sessions_app.transcript.search import PEOPLE, find_sessions
+from sessions_app.transcript.search import PEOPLE_PER_LOOKUP, find_sessions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,9 +56,9 @@ def test_only_the_given_sessions_are_searched(ada: UserProfile, bo: UserProfile)
 
 
 def test_sessions_of_more_people_than_the_first_query_covers_are_found(transactional_db: None) -> None:
-    for number in range(PEOPLE + 3):
+    for number in range(PEOPLE_PER_LOOKUP + 3):
         say(UserProfile.objects.ensure(f"person-{number}"), "s", f"The harpsichord of {number}, from Lyon.")
-    assert len(find_sessions(Session.objects.all(), "harpsichords Lyon")) == PEOPLE + 3
+    assert len(find_sessions(Session.objects.all(), "harpsichords Lyon")) == PEOPLE_PER_LOOKUP + 3
 
 
 @pytest.mark.parametrize("text", ["the of and", "'", "\\ ' :*", "%", "x" * 5_000])

@@ -29,13 +29,13 @@ def folder(settings: Settings, tmp_path: Path) -> Path:
 def left(user_id: str = "ada", session_id: str = "s1") -> Path:
     """Create a file with one record that no process holds."""
     file = Spool.create(user_id, session_id, {"of": user_id}, application=DEFAULT)
-    file.leave()
+    file.release()
     return file._path
 
 
 def taken(path: Path) -> Path:
     """Return the path of the file after a process has claimed it."""
-    return path.with_name(path.name + spool.TAKEN)
+    return path.with_name(path.name + spool.CLAIMED)
 
 
 @contextmanager
@@ -57,11 +57,11 @@ def test_only_the_owner_can_read_a_file_and_its_name_has_no_ids(folder: Path) ->
 
 def test_a_released_file_waits_and_only_one_process_claims_it(folder: Path) -> None:
     held = Spool.create("ada", "s1", {}, application=DEFAULT)
-    assert spool.waiting() == 0
+    assert spool.orphan_count() == 0
     with claimed(held._path) as records:
         assert records is None
-    held.leave()
-    assert spool.waiting() == 1
+    held.release()
+    assert spool.orphan_count() == 1
     with claimed(held._path) as records, claimed(held._path) as others:
         assert (records, others) == ([{}], None)
     assert list(folder.iterdir()) == []
@@ -71,10 +71,10 @@ def test_a_released_file_waits_and_only_one_process_claims_it(folder: Path) -> N
 @pytest.mark.parametrize("was_found", ["before", "after"])
 def test_a_patient_claim_waits_for_the_current_one(was_found: str) -> None:
     path = left()
-    [before] = spool.left_of("ada", "s1", DEFAULT)
+    [before] = spool.unstored_files("ada", "s1", DEFAULT)
     with ThreadPoolExecutor(1) as pool:
         with claimed(path):
-            [after] = spool.left_of("ada", "s1", DEFAULT)
+            [after] = spool.unstored_files("ada", "s1", DEFAULT)
             waiting = pool.submit(lambda: list(records_of(before if was_found == "before" else after)))
             with pytest.raises(TimeoutError):
                 waiting.result(0.2)
@@ -96,11 +96,11 @@ def test_a_file_is_kept_if_storing_it_fails() -> None:
 def test_the_files_of_a_session_are_returned_oldest_first() -> None:
     paths = [left("ada", "s1"), left("ada", "s2"), left("bo", "s1"), left("ada", "s1")]
     assert spool.orphans() == paths
-    assert spool.left_of("ada", "s1", DEFAULT) == [paths[0], paths[3]]
+    assert spool.unstored_files("ada", "s1", DEFAULT) == [paths[0], paths[3]]
     under_way = Spool.create("ada", "s1", {}, application=DEFAULT)
     with claimed(paths[0]):
         assert spool.orphans() == paths[1:]
-        assert spool.left_of("ada", "s1", DEFAULT) == [taken(paths[0]), paths[3]]
+        assert spool.unstored_files("ada", "s1", DEFAULT) == [taken(paths[0]), paths[3]]
     under_way.discard()
 
 
@@ -108,7 +108,7 @@ def test_forgetting_a_person_keeps_the_files_of_others(folder: Path) -> None:
     left("ada")
     under_way = Spool.create("ada", "s2", {}, application=DEFAULT)
     path = left("bo")
-    spool.forget("ada", DEFAULT)
+    spool.remove_person("ada", DEFAULT)
     assert list(folder.iterdir()) == [path]
     under_way.discard()
 
@@ -119,7 +119,7 @@ def test_a_record_truncated_by_a_full_disk_is_ignored(capfd: pytest.CaptureFixtu
         file.add({"text": "SECRET" * 200})
         file.add({"n": 2})
     assert not file.is_whole
-    file.leave()
+    file.release()
     with claimed(file._path) as records:
         assert records == [{"n": 1}]
     assert "SECRET" not in str(capfd.readouterr())

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from moments_app.engines import Caller
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import (
-    Asked,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
+    active_prompt,
     complete,
     locked_session,
-    prompt_in_force,
     session_of,
 )
 from moments_app.models import Job, PromptVersion
@@ -57,7 +57,7 @@ class Greet(Process[GreetInput, str]):
         session = session_of(job)
         if session.title:
             return Skipped("greeted already")
-        return GreetInput(prompt_in_force(GREETING_URI, session), session)
+        return GreetInput(active_prompt(GREETING_URI, session), session)
 
     def think(self, input: GreetInput, engine: Greeter, progress: Progress) -> str:
         return engine.greet(input.prompt_version.content, input.session.user.user_id)
@@ -73,9 +73,9 @@ class Greet(Process[GreetInput, str]):
         was_greeted, session.title = bool(session.title), ""
         return was_greeted
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue greetings for sessions without one."""
         waiting = list(Session.objects.filter(title=""))
         for session in () if dry_run else waiting:
             Job.objects.request(self.name, session, requested_by=self.name)
-        return Asked(len(waiting))
+        return QueuedJobs(len(waiting))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from django.db.models import Func
 
 from moments_app.jobs.process import (
-    Asked,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     complete,
@@ -57,15 +57,15 @@ class NotePromises(Process[PromisesInput, list[str]]):
         Promise.objects.bulk_create(rows)
         complete(job, "promises_noted", {"promises": len(rows)})
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue the sessions with promises that are not noted yet."""
         waiting = [session for session in Session.objects.order_by("pk") if _unnoted(session).exists()]
         for session in () if dry_run else waiting:
             Job.objects.request(self.name, session, requested_by=self.name)
-        return Asked(len(waiting))
+        return QueuedJobs(len(waiting))
 
 
 def _unnoted(session: Session) -> MessageQuerySet:
     noted = Promise.objects.filter(source_session=session).values(turn=Func("source_message_ids", function="unnest"))
-    turns = session.messages.turns().believed().filter(role=Message.Role.USER, content__contains=WORDS)
+    turns = session.messages.turns().unretracted().filter(role=Message.Role.USER, content__contains=WORDS)
     return turns.exclude(pk__in=noted).order_by("sequence")

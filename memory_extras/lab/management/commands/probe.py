@@ -4,9 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from memory_extras.lab.models import Probe, ProbeResult
-from memory_extras.lab.models.probe import ProbeQuerySet
-from memory_extras.lab.probes.run import ask
+from memory_extras.lab.models import Probe, ProbeQuerySet, ProbeResult
+from memory_extras.lab.probes.run import run_probes
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 
 
@@ -32,7 +31,7 @@ class Command(RefusingCommand):
         if not 0 <= options["threshold"] <= 1:
             raise CommandError("--threshold must be between 0 and 1.")
         run_id = uuid.uuid4()
-        results = list(ask(_probes(options), run_id, requested_by="command"))
+        results = list(run_probes(_probes(options), run_id, requested_by="command"))
         if not results:
             raise CommandError("There are no probes for these options.")
         met = sum(result.is_met for result in results)

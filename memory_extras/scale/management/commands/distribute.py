@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memory_extras.scale.distribution import NotDistributable, do, steps
+from memory_extras.scale.distribution import NotDistributable, execute, steps
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
             for step in steps():
                 self.stdout.write(step.as_sql() if is_dry else step.what)
                 if not is_dry:
-                    do(step)
+                    execute(step)
                 done = True
         except NotDistributable as error:
             raise CommandError(str(error)) from error

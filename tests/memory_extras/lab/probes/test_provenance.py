@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memory_extras.lab.models import Probe, ProbeResult
-from memory_extras.lab.probes.keep import draft_from, keep_probe
-from memory_extras.lab.probes.run import ask
+from memory_extras.lab.probes.run import run_probes
+from memory_extras.lab.probes.save import draft_from, save_probe
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.reports.housekeeping import Tidied, housekeeping
+from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from sessions_app.limited_operators import acting_as_limited_operator
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -42,8 +42,8 @@ def probe(ada: UserProfile) -> Probe:
     """A probe derived from turns 1 and 2 of Ada, asked once."""
     draft = draft_from(append(ada, "s1", SAID).session, 1)
     assert draft is not None
-    made, _ = keep_probe(ada, draft, created_by="operator:eve")
-    list(ask(Probe.objects.all(), made.probe_id, requested_by="test"))
+    made, _ = save_probe(ada, draft, created_by="operator:eve")
+    list(run_probes(Probe.objects.all(), made.probe_id, requested_by="test"))
     return made
 
 
@@ -179,4 +179,4 @@ def test_results_of_probes_expire(ada: UserProfile) -> None:
     for days in (399, 401):
         at = timezone.now() - timedelta(days=days)
         probe.results.create(run_id=uuid.uuid4(), user=ada, is_met=True, requested_by="test", created_at=at)
-    assert housekeeping() == Tidied(of_extras={"probe_results": 1})
+    assert housekeeping() == HousekeepingResult(of_extras={"probe_results": 1})

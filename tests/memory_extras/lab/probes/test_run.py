@@ -6,10 +6,9 @@ import pytest
 from django.db import DatabaseError
 from pytest_django.fixtures import Settings
 
-from memory_extras.lab.models import Probe, ProbeResult
-from memory_extras.lab.models.probe import NO_WORD
-from memory_extras.lab.probes.keep import draft_from, keep_probe
+from memory_extras.lab.models import NO_WORD, Probe, ProbeResult
 from memory_extras.lab.probes.run import NO_SESSION, RunProbes
+from memory_extras.lab.probes.save import draft_from, save_probe
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, ServedLine
 from sessions_app.models import Session, UserProfile
@@ -163,7 +162,7 @@ class TestKeeping:
     def test_the_number_of_probes_is_limited(
         self, service: Api, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("memory_extras.lab.probes.keep.MOST", 1)
+        monkeypatch.setattr("memory_extras.lab.probes.save.MOST", 1)
         kept(service)
         refused = kept(service, question="Another?")
         assert (refused.status_code, refused.json()["errors"][0]["code"]) == (409, "too_many_probes")
@@ -219,6 +218,6 @@ def test_row_9_an_unfiltered_query_sees_only_own_probes(
 def test_a_probe_names_its_creator(service: Api, ada: UserProfile, session: Session) -> None:
     draft = draft_from(session, 0)
     assert draft is not None
-    probe, is_new = keep_probe(ada, draft, created_by=EVE)
+    probe, is_new = save_probe(ada, draft, created_by=EVE)
     assert is_new and probe.created_by == EVE
     assert kept(service).json()["created_by"].startswith("key:")

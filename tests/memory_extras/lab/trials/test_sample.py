@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from memory_extras.lab.models import PromptTrial
-from memory_extras.lab.probes.keep import draft_from, keep_probe
+from memory_extras.lab.probes.save import draft_from, save_probe
 from memory_extras.lab.trials.sample import sample_of
 from moments_app.models import EngineCall, Moment, PromptResource, PromptVersion
 from sessions_app.models import Event, Session, UserProfile
@@ -45,7 +45,7 @@ def sessions(transactional_db: None) -> list[Session]:
     made = [talk(UserProfile.objects.ensure(name), 60, session_id=f"of-{name}") for name in ("ada", "bo", "cy")]
     draft = draft_from(made[0], 0)
     assert draft
-    keep_probe(made[0].user, draft, created_by="test")
+    save_probe(made[0].user, draft, created_by="test")
     return made
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.engines.extractive.phrases import phrases_of
+from moments_app.engines.extractive.moments import phrases_of
 
 NAMED = {
     ("I joined a support group in Oslo.", "en"): ("joined", "support group", "oslo"),

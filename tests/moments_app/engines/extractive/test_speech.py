@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.engines.extractive.kinds import is_reaction, nicknames, without_openers
+from moments_app.engines.extractive.sentences import is_reaction, nicknames, without_openers
 
 CALLED = nicknames(["Melissa", "Bo Lund"])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.engines.extractive.kinds import needs_context
+from moments_app.engines.extractive.sentences import needs_context
 
 ALONE = (
     "My daughter, Mia, is six.",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moments_app.interfaces.chat.protocols import CHAT, RESPONSES
-from moments_app.interfaces.chat.relay import Ending
+from moments_app.interfaces.chat.relay import StreamEnd
 
 LINES = [b'data: {"a": "data: [DONE]"}\n', b"\n", b": comment\r\n", b"data", b"data:[DON", b"x data: [DONE]\n", b"\n\n"]
 
@@ -25,19 +25,19 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 )
 def test_everything_before_the_end_is_passed_on(lines: list[bytes], end: bytes, places: list[int]) -> None:
     before = b"".join(lines) + b"\n"
-    ending = Ending(CHAT.endings)
-    passed = b"".join(ending.take(part) for part in cut(before + end[1:], places))
-    assert (passed, ending.held, ending.is_there) == (before, end[1:], True)
+    ending = StreamEnd(CHAT.endings)
+    passed = b"".join(ending.feed(part) for part in cut(before + end[1:], places))
+    assert (passed, ending.held, ending.is_found) == (before, end[1:], True)
 
 
 @given(lines=st.lists(st.sampled_from(LINES)), places=st.lists(st.integers(0, 200)))
 def test_without_an_end_only_its_possible_beginning_is_held(lines: list[bytes], places: list[int]) -> None:
     data = b"".join(lines)
-    ending = Ending(CHAT.endings)
-    passed = b"".join(ending.take(part) for part in cut(data, places))
+    ending = StreamEnd(CHAT.endings)
+    passed = b"".join(ending.feed(part) for part in cut(data, places))
     assert passed + ending.held == data
     assert len(ending.held) < len(b"data: [DONE]")
-    assert not ending.is_there
+    assert not ending.is_found
 
 
 EVENTS = [
@@ -58,14 +58,14 @@ def test_row_27_the_last_event_of_a_response_is_held_back_in_whatever_parts_it_a
     lines: list[bytes], end: bytes, places: list[int]
 ) -> None:
     before = b"".join(lines) + b"\n"
-    ending = Ending(RESPONSES.endings)
-    passed = b"".join(ending.take(part) for part in cut(before + end, places))
-    assert (passed, ending.held, ending.is_there) == (before, end, True)
+    ending = StreamEnd(RESPONSES.endings)
+    passed = b"".join(ending.feed(part) for part in cut(before + end, places))
+    assert (passed, ending.held, ending.is_found) == (before, end, True)
 
 
 @pytest.mark.parametrize("rest", [b"", b"\n\n"])
 def test_data_after_the_end_is_held_with_it(rest: bytes) -> None:
-    ending = Ending(CHAT.endings)
-    assert ending.take(b"data: 1\n\ndata: [DONE]") == b"data: 1\n\n"
-    assert ending.take(rest) == b""
+    ending = StreamEnd(CHAT.endings)
+    assert ending.feed(b"data: 1\n\ndata: [DONE]") == b"data: 1\n\n"
+    assert ending.feed(rest) == b""
     assert ending.held == b"data: [DONE]" + rest

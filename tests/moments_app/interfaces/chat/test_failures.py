@@ -432,7 +432,7 @@ def test_a_call_continues_without_slow_memory(
     post(site, key)
     stored(2)
     settings.CHAT = settings.CHAT.model_copy(update={"memory_timeout_seconds": 0.5})
-    monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 0.5)
+    monkeypatch.setattr("moments_app.interfaces.chat.rounds.STORE_SECONDS", 0.5)
     with psycopg.connect(_conninfo()) as other:
         other.execute("LOCK TABLE sessions_app_session IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()

@@ -10,8 +10,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.interfaces.chat.protocols import RESPONSES, read_request
 from moments_app.interfaces.chat.request import ChatSession
-from moments_app.interfaces.chat.rounds import Round
-from moments_app.interfaces.chat.write_ahead import replay_due
+from moments_app.interfaces.chat.rounds import Round, replay_due
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.spool import Spool
@@ -206,7 +205,7 @@ def test_a_response_in_the_spool_is_stored_as_a_response(ada: UserProfile, spool
     answer = json.dumps(behave.response_of("Noted."))
     for record in ({"status": 200}, {"part": answer}, {"incomplete": ""}):
         file.add(record)
-    file.leave()
+    file.release()
     replay_due()
     assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
 

@@ -18,8 +18,7 @@ from prometheus_client import REGISTRY
 from pytest_django.fixtures import Settings
 
 from moments_app.interfaces.chat.request import ChatSession, read_request
-from moments_app.interfaces.chat.rounds import Round
-from moments_app.interfaces.chat.write_ahead import replay_due
+from moments_app.interfaces.chat.rounds import Round, replay_due
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -103,19 +102,19 @@ def the_round(text: str = "Hello", session_id: str = "s1", answer: bytes = ANSWE
     """Return a round that has been answered, but is neither stored nor spooled."""
     request = read_request(json.dumps({"messages": [{"role": "user", "content": text}]}).encode())
     said = Round(ChatSession("ada", session_id), request.turns)
-    said.answered(200, is_stream=False)
-    said.hear(answer)
+    said.set_response(200, is_stream=False)
+    said.add_part(answer)
     said.end("")
     return said
 
 
 def left(said: Round, *records: dict[str, Any]) -> None:
     """Leave a round in the spool, as a killed process does."""
-    part = {"part": said.heard.decode("latin-1")}
+    part = {"part": said.received.decode("latin-1")}
     file = Spool.create(said.session.user_id, said.session.session_id, said.first_record(), application=DEFAULT)
     for record in records or ({"status": said.status}, part, {"incomplete": ""}):
         file.add(record)
-    file.leave()
+    file.release()
 
 
 # --- messages and outcomes ---
@@ -132,7 +131,7 @@ def test_row_27_the_message_is_stored_before_the_upstream_is_called(client: Clie
     assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
     ids = [turn.external_id or "" for turn in Message.objects.turns().in_order()]
     assert [text.rpartition(":")[2] for text in ids] == ["0", "answer"]
-    assert spool.waiting() == 0
+    assert spool.orphan_count() == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -160,7 +159,7 @@ def test_the_message_of_a_rejected_call_is_stored_and_marked(client: Client, ups
 
 def test_an_answer_that_the_caller_sent_back_is_not_stored_twice(client: Client) -> None:
     said = the_round()
-    said.begun = said.begin()
+    said.stored_messages = said.store_messages()
     history: list[Any] = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Noted."}]
     ask(client(), *history, "And now?")
     said.store()
@@ -180,17 +179,17 @@ def test_concurrent_rounds_with_equal_answers_are_all_stored(client: Client, ups
 
 def test_repeated_storing_adds_nothing(ada: UserProfile) -> None:
     whole, begun = the_round("One"), the_round("Two")
-    begun.begun = begun.begin()
-    begun.begin()  # repeated by a thread that no request waits for
+    begun.stored_messages = begun.store_messages()
+    begun.store_messages()  # repeated by a thread that no request waits for
     for said in (whole, whole, begun, begun):
         assert said.store()
-    whole.begin()
+    whole.store_messages()
     assert [content for _, content in transcript()] == ["Two", "One", "Noted.", "Noted."]
 
 
 def test_a_round_is_dropped_with_its_session(ada: UserProfile) -> None:
     said = the_round()
-    said.begun = said.begin()
+    said.stored_messages = said.store_messages()
     Session.objects.all().delete()
     assert not said.store()
     assert not Session.objects.exists()
@@ -241,7 +240,7 @@ def test_row_27_rounds_of_a_killed_process_are_stored_at_the_next_start(
             calls["ending"].read_until(b'"finish_reason": "stop"')
             kill(url)
     over.set()
-    assert spool.waiting() == 4
+    assert spool.orphan_count() == 4
     with web(**own):
         wait_until(lambda: not [*(tmp_path / "spool").iterdir()])  # rounds being stored don't wait, and are stored
     for name in calls:
@@ -280,9 +279,9 @@ def test_row_27_an_answer_that_ends_while_the_database_is_unavailable_is_stored_
     with database_away():
         may_end.set()
         assert call.read().endswith(COMMENT + b"data: [DONE]\n\n")
-        assert spool.waiting() == 1
+        assert spool.orphan_count() == 1
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
-    wait_until(lambda: spool.waiting() == 0)
+    wait_until(lambda: spool.orphan_count() == 0)
 
 
 def test_row_27_a_round_waits_in_the_spool_while_the_database_is_unavailable(
@@ -346,7 +345,7 @@ def test_row_27_two_concurrent_replays_store_each_round_once(ada: UserProfile) -
             done.result()
     said = [content for role, content in transcript() if role == "user"]
     assert sorted(said) == [f"Question {number}" for number in range(8)]
-    assert (len(transcript()), spool.waiting()) == (16, 0)
+    assert (len(transcript()), spool.orphan_count()) == (16, 0)
 
 
 def replay_and_close() -> None:
@@ -370,10 +369,10 @@ def test_an_unreadable_round_does_not_block_others(ada: UserProfile, settings: S
 
 def test_row_11_an_erasure_deletes_spooled_rounds(ada: UserProfile, bo: UserProfile, settings: Settings) -> None:
     said = the_round("SECRET")
-    said.begun = said.begin()
+    said.stored_messages = said.store_messages()
     left(said)
     left(the_round("SECRET", "s2"))
-    assert spool.waiting() == 2
+    assert spool.orphan_count() == 2
     erase_user("ada", application=DEFAULT, actor="test")
     assert list(settings.SPOOL_DIR.iterdir()) == []
 
@@ -382,7 +381,7 @@ def test_row_11_another_host_drops_its_spooled_rounds_of_an_erased_person(
     ada: UserProfile, settings: Settings, tmp_path: Path
 ) -> None:
     begun, unbegun = the_round("SECRET"), the_round("SECRET", "s2")
-    begun.begun = begun.begin()
+    begun.stored_messages = begun.store_messages()
     left(begun)
     left(unbegun)
     own, settings.SPOOL_DIR = settings.SPOOL_DIR, tmp_path / "elsewhere"

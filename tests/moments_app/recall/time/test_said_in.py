@@ -18,7 +18,7 @@ from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.recall.request import RecallRequest, span_in
 from moments_app.recall.said_in import recall_with_span
-from sessions_app.imports.import_sessions import Place, Record, import_sessions
+from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.retention.retain import retain
@@ -55,7 +55,7 @@ def said(user: UserProfile, texts: dict[str, str], hour: int = 9) -> None:
         [
             Record(
                 f"{day}-{number}",
-                Place(user.user_id, f"of-{day}"),
+                SessionRef(user.user_id, f"of-{day}"),
                 NewMessage(
                     roles[number],
                     text,

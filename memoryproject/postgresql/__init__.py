@@ -1,1 +1,0 @@
-"""Django's PostgreSQL backend, with fewer messages between a request and the database."""
