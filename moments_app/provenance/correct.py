@@ -30,17 +30,17 @@ from moments_app.models import (
     StatementChange,
 )
 from moments_app.models.atom import WHOLE, WRITTEN, content_hash
-from moments_app.provenance.written_texts import (
+from moments_app.provenance.rewording import (
     KINDS,
+    Rewording,
     Row,
-    address_of,
+    TextChange,
     of_session_since,
     of_sessions,
-    restored,
+    restore,
     reword,
-    reworded,
     set_text,
-    texts_of,
+    text_changes,
     undoing,
 )
 from moments_app.recall.request import RecallRequest
@@ -50,7 +50,6 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.rewording import Rewording
 from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -67,24 +66,6 @@ class CannotCorrect(Refusal):
     """The fact can't be corrected. The message says why."""
 
     code = "cannot_correct"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A text that says the same thing, before and after.
-
-    Args:
-        kind: the kind of the text's source: a fact, a moment, a summary, a partition event, a line of a stream's text,
-            or a turn, which is only marked.
-        before, after: the text, or a list of texts. A blank `after` means that the text is removed or no longer valid.
-    """
-
-    kind: str
-    ref: str
-    pk: int
-    field: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True)
@@ -110,7 +91,7 @@ def withdrawing() -> Order:
     return Order(Correction.Kind.WITHDRAWN)
 
 
-def preview(fact: MemoryAtom, order: Order) -> list[Change]:
+def preview(fact: MemoryAtom, order: Order) -> list[TextChange]:
     """Return all texts that say the same thing, before and after the change. Runs a constant number of queries.
 
     Raises:
@@ -121,7 +102,7 @@ def preview(fact: MemoryAtom, order: Order) -> list[Change]:
     return _saying_same(fact, order)
 
 
-def said_elsewhere(fact: MemoryAtom) -> list[Change]:
+def said_elsewhere(fact: MemoryAtom) -> list[TextChange]:
     """Return all other texts that say the same thing as a fact, and how each would read without the fact.
 
     Raises:
@@ -130,7 +111,7 @@ def said_elsewhere(fact: MemoryAtom) -> list[Change]:
     return _saying_same(fact, withdrawing())[1:]
 
 
-def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
+def _saying_same(fact: MemoryAtom, order: Order) -> list[TextChange]:
     """Return the change of the fact, followed by the changes of other texts that say the same thing."""
     rewording = Rewording(fact.content, order.after)
     found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
@@ -257,13 +238,13 @@ def _refuse_undoing(correction: Correction) -> None:
 # --- matching texts ---
 
 
-def _of_fact(fact: MemoryAtom, order: Order) -> Change:
-    return Change(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
+def _of_fact(fact: MemoryAtom, order: Order) -> TextChange:
+    return TextChange(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
 
 
 def _facts(
     fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
-) -> list[Change]:
+) -> list[TextChange]:
     """Return the person's other statements that say the same thing, including lines and candidates for a shard."""
     line = Q(state=MemoryAtom.State.LINE)
     own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
@@ -282,11 +263,13 @@ def _facts(
         after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
         if after != other.content and (is_same or after or is_text):
             kind = STREAM if is_line else FACT
-            changes.append(Change(kind, other.uri, other.pk, "content", other.content, after))
+            changes.append(TextChange(kind, other.uri, other.pk, "content", other.content, after))
     return changes
 
 
-def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], sessions: Collection[int]) -> list[Change]:
+def _texts(
+    fact: MemoryAtom, rewording: Rewording, moments: Collection[int], sessions: Collection[int]
+) -> list[TextChange]:
     """Return the changes of texts that engines wrote.
 
     Args:
@@ -296,12 +279,7 @@ def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], ses
     assert fact.user_id is not None  # checked by `preview`
     found = Moment.objects.filter(user=fact.user_id, pk__in=moments).defer("search_vector").order_by("pk")
     rows = chain(found, of_sessions(fact.user_id, sessions))
-    texts = [(row, field, text) for row in rows for field, text in texts_of(row).items()]
-    return [
-        Change(KINDS[type(row)], address_of(row), row.pk, field, text, after)
-        for row, field, text in texts
-        if (after := reworded(text, [rewording])) != text
-    ]
+    return [change for _, change in text_changes(rows, [rewording])]
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
@@ -316,14 +294,14 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     return as_corrected(with_text(_person_of(fact), turns))
 
 
-def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
+def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[TextChange]:
     """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected.
 
     The source turns of the fact may state it in other words, such as "Oscar, my guinea pig".
     """
     sources = set(fact.source_message_ids)
     return [
-        Change(
+        TextChange(
             TURN, f"rem://sessions/{turn.session.session_id}/messages/{turn.sequence}", turn.pk, "content", wrong, right
         )
         for turn in turns
@@ -335,7 +313,7 @@ def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]
 # --- changes ---
 
 
-def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
+def _apply(change: TextChange, correction: Correction, user: UserProfile) -> dict[str, Any]:
     """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
@@ -351,7 +329,7 @@ def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[st
     return kept
 
 
-def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
+def _change_fact(change: TextChange, correction: Correction) -> MemoryAtom | None:
     """End a fact, and replace it with the corrected one. The text of the correction is stored verbatim.
 
     A task, goal or problem that a client wrote is reworded instead, because it keeps its ids and links.
@@ -469,8 +447,8 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
 def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
     """Restore a text written by an engine, or the text of a stream, but keep later changes to it."""
     before, after = change["before"], change["after"]
-    if (row := _row(change)) and change["field"] in (texts := texts_of(row)):
-        set_text(row, change["field"], restored(change, texts[change["field"]], correction))
+    if row := _row(change):
+        restore(row, change, correction)
     is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before lines were statements
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
@@ -495,8 +473,7 @@ def _reword_later_texts(session: Session, correction: Correction) -> None:
     since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
     new = Rewording(correction.before, correction.after).new_words
     said = any(since.filter(content__iregex=rf"\m{re.escape(word)}\M").exists() for word in new)
-    later = of_session_since(session, correction.created_at)
-    reword(later, [undoing(correction, replaces_names=not said)])
+    reword(of_session_since(session, correction.created_at), undoing(correction, replaces_names=not said))
 
 
 def _settle(correction: Correction, cause: Cause) -> None:

@@ -19,8 +19,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Func, Q, TextField
 
 from moments_app.models import ContextReceipt
+from moments_app.provenance.rewording import sentences_of
 from moments_app.turns.platform_text import MEMORY_TOOLS
-from moments_app.turns.rewording import sentences_of
 from sessions_app import lexemes
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet

@@ -9,6 +9,7 @@ Answers that repeat the turns are retracted with them. Answers in other sessions
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from django.db import transaction
@@ -78,25 +79,36 @@ def sequences_of(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Preview:
-    """The effects that a retraction would have.
+    """The effects that a retraction of turns or items would have.
 
     Args:
-        turns: number of turns that would be retracted.
-        moment_keys: keys of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
         engine_calls: estimated number of calls to rebuild data with other sources.
+        answers: answers that repeat the turns or items. They are retracted too, unless they can't be.
+        derived: the dependent rows: of each session, and of items.
+        items: number of directly written items that would be retracted.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
-        answers: answers that repeat the turns. They are among the turns, unless they can't be retracted.
-        derived: the rows of each session.
     """
 
-    turns: int
-    moment_keys: list[str]
     withdrawn: dict[str, int]
     engine_calls: int
-    lost: str
     answers: list[Answer]
-    derived: list[Derived]
+    derived: Sequence[InStreams]
+    items: int = 0
+    lost: str = ""
+
+    @property
+    def of_turns(self) -> list[Derived]:
+        """The dependent rows of turns, for each session."""
+        return [part for part in self.derived if isinstance(part, Derived)]
+
+    @cached_property
+    def turns(self) -> int:
+        return sum(part.turns.count() for part in self.of_turns)
+
+    @property
+    def moment_keys(self) -> list[str]:
+        return [moment.key for part in self.of_turns for moment in part.moments]
 
 
 def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collection[str] = ()) -> Preview:
@@ -115,13 +127,11 @@ def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collect
     parts = [own, *answering]
     in_part = answering if sequences is None else parts  # a whole session isn't rebuilt
     return Preview(
-        turns=sum(found.turns.count() for found in parts),
-        moment_keys=[moment.key for found in parts for moment in found.moments],
         withdrawn=counts_of(parts),
         engine_calls=consolidations(parts) + calls_of(in_part),
-        lost=lost_notice(in_part),
         answers=answers,
         derived=parts,
+        lost=lost_notice(in_part),
     )
 
 

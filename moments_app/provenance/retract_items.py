@@ -21,6 +21,7 @@ from moments_app.provenance.repeated import Answer, Retracted
 from moments_app.provenance.retract import (
     MAX_TURNS,
     CannotRetract,
+    Preview,
     answers_to,
     by_session,
     calls_of,
@@ -64,29 +65,6 @@ class Named:
 
 
 @dataclass(frozen=True)
-class ItemsPreview:
-    """The effects that a retraction of items would have.
-
-    Args:
-        items: number of items that would be retracted.
-        turns: number of answers that would be retracted with them.
-        withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: estimated number of calls to rebuild data with other sources.
-        answers: answers that repeat the items.
-        derived: the items with their dependent rows.
-        of_answers: the rows that depend on the answers.
-    """
-
-    items: int
-    turns: int
-    withdrawn: dict[str, int]
-    engine_calls: int
-    answers: list[Answer]
-    derived: InStreams
-    of_answers: list[Derived]
-
-
-@dataclass(frozen=True)
 class _Found:
     """Directly written items with their dependent rows."""
 
@@ -103,7 +81,7 @@ class _Found:
         return counts_of([self.derived, *answers]) | entities
 
 
-def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) -> ItemsPreview:
+def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) -> Preview:
     """Return what `retract_items` would do, without changing anything.
 
     Args:
@@ -114,15 +92,14 @@ def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) ->
     """
     found = _found(owner, named)
     answers = _answers(owner, found)
-    parts = found_in(by_session(answers, leave))
-    return ItemsPreview(
-        items=len(found.items),
-        turns=sum(part.turns.count() for part in parts),
-        withdrawn=found.withdrawn(parts),
-        engine_calls=consolidations([found.derived, *parts]) + calls_of(parts),
+    of_answers = found_in(by_session(answers, leave))
+    parts = [found.derived, *of_answers]
+    return Preview(
+        withdrawn=found.withdrawn(of_answers),
+        engine_calls=consolidations(parts) + calls_of(of_answers),
         answers=answers,
-        derived=found.derived,
-        of_answers=parts,
+        derived=parts,
+        items=len(found.items),
     )
 
 

@@ -57,7 +57,7 @@ from moments_app.provenance.retract import (
     log_event,
     recount,
 )
-from moments_app.provenance.written_texts import apply_edits_since
+from moments_app.provenance.rewording import apply_edits_since
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows

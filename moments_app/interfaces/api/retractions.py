@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from moments_app.models import MemoryStream, Retraction
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
-from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
+from moments_app.provenance.retract_items import Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -238,9 +238,8 @@ def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
     return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 
 
-def _previewed(found: Preview | ItemsPreview) -> Response:
-    none = {"turns": 0, "items": 0, "moment_keys": []}
-    return Response(RetractionPreview(none | vars(found)).data)
+def _previewed(found: Preview) -> Response:
+    return Response(RetractionPreview(found).data)
 
 
 class ShardRetractionInput(StrictSerializer):

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from moments_app.models import Retraction
 from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
-from moments_app.provenance.retract_items import ItemsPreview, Named, preview_items, retract_items
+from moments_app.provenance.retract_items import Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import Session, UserProfile
@@ -86,12 +86,12 @@ def _reason(options: dict[str, Any]) -> str:
     return reason
 
 
-def _would(what: str, found: Preview | ItemsPreview) -> str:
+def _would(what: str, found: Preview) -> str:
     withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
     return f"Would retract {what} and withdraw {withdrawn}; about {found.engine_calls} engine calls."
 
 
-def _repeating(found: Preview | ItemsPreview) -> list[str]:
+def _repeating(found: Preview) -> list[str]:
     return [f"The answer {answer.ref} repeats the text. {answer.problem}".strip() for answer in found.answers]
 
 

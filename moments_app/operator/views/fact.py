@@ -19,7 +19,6 @@ from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
     CannotCorrect,
-    Change,
     Order,
     correct,
     correcting,
@@ -29,7 +28,7 @@ from moments_app.provenance.correct import (
     undo_correction,
     withdrawing,
 )
-from moments_app.provenance.written_texts import as_one_text
+from moments_app.provenance.rewording import TextChange, as_one_text
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of
@@ -103,12 +102,12 @@ class ShownKind:
     changes: list[ShownChange]
 
 
-def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
+def shown_changes(changes: Sequence[TextChange]) -> list[ShownKind]:
     kinds = [ShownKind(title, [_shown(one) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
     return [kind for kind in kinds if kind.changes]
 
 
-def _shown(change: Change) -> ShownChange:
+def _shown(change: TextChange) -> ShownChange:
     parts = word_diff(as_one_text(change.before), as_one_text(change.after))
     return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), parts)
 
@@ -205,7 +204,7 @@ class CorrectionForm(FormPage[Correction]):
 
     def context(self) -> dict[str, Any]:
         sees = self.request.user.has_perms(SEE_MEMORY)
-        changes = [Change(**{name: kept[name] for name in Change.__match_args__}) for kept in self.row.changes]
+        changes = [TextChange(**{name: kept[name] for name in TextChange.__match_args__}) for kept in self.row.changes]
         return {
             "correction": self.row,
             "kinds": shown_changes(changes) if sees else [],

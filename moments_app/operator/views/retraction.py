@@ -23,8 +23,8 @@ from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived, InStreams
-from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
-from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
+from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
+from moments_app.provenance.retract_items import Named, Owner, preview_items, retract_items
 from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
@@ -107,7 +107,7 @@ def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, A
         found = preview(session, form.cleaned_data["sequences"], leave=left)
     except CannotRetract as error:
         return {"problem": str(error)}
-    return {"preview": found, "groups": _groups(found.derived)}
+    return {"preview": found, "groups": _groups(found.of_turns)}
 
 
 def _groups(parts: Sequence[Derived]) -> list[Group]:
@@ -241,9 +241,9 @@ class ItemsForm(forms.Form):
     reason = forms.CharField(max_length=2_000)
 
 
-def _groups_of_items(found: ItemsPreview) -> list[Group]:
-    own = _groups_in_streams([found.derived, *found.of_answers])
-    others = [group for group in _groups(found.of_answers) if group.title not in {each.title for each in own}]
+def _groups_of_items(found: Preview) -> list[Group]:
+    own = _groups_in_streams(found.derived)
+    others = [group for group in _groups(found.of_turns) if group.title not in {each.title for each in own}]
     return [group for group in (*own, *others) if group.count]
 
 

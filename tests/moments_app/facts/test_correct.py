@@ -9,8 +9,8 @@ from django.db import connection, transaction
 from moments_app.jobs.runner import run_job
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.rewording import Rewording
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.rewording import Rewording
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
