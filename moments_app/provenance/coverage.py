@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models import F, Sum
 
 from moments_app.models import Job
-from moments_app.provenance.remake import MOMENTS
+from moments_app.provenance.rebuild import MOMENTS
 from sessions_app.models import Session, UserProfile
 
 NAMED = 100  # maximum number of sessions to return
@@ -133,7 +133,7 @@ def uncovered(user: UserProfile | None = None) -> list[Session]:
 
 
 @transaction.atomic
-def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
+def queue_builds(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
     """Queue builds for the sessions that `uncovered` returns, regardless of the thresholds."""
     return [
         Job.objects.request(MOMENTS.process, session, requested_by=requested_by, force=True)

@@ -298,7 +298,7 @@ def text_changes(rows: Iterable[Row], rewordings: Collection[Rewording]) -> Iter
                 yield row, TextChange(KINDS[type(row)], address_of(row), row.pk, field, text, after)
 
 
-def of_sessions(user: int, sessions: Collection[int]) -> Iterator[Row]:
+def rows_of_sessions(user: int, sessions: Collection[int]) -> Iterator[Row]:
     """Yield the summaries and partition events of a person's sessions, oldest first."""
     summaries = Summary.objects.completed().filter(user=user, session__in=sessions)
     yield from summaries.select_related("session").order_by("pk")
@@ -306,7 +306,7 @@ def of_sessions(user: int, sessions: Collection[int]) -> Iterator[Row]:
     yield from events.select_related("session").order_by("session", "sequence", "pk")
 
 
-def of_session_since(session: Session, at: datetime) -> Iterator[Row]:
+def rows_since(session: Session, at: datetime) -> Iterator[Row]:
     """Yield the rows written from a session's turns since a time."""
     yield from session.moments.filter(created_at__gte=at)
     yield from Summary.objects.for_session(session).completed().filter(completed_at__gte=at)
@@ -321,7 +321,7 @@ def reword(rows: Iterable[Row], rewording: Rewording) -> list[TextChange]:
     return [change for _, change in changes]
 
 
-def undoing(correction: Correction, *, replaces_names: bool = True) -> Rewording:
+def reverting(correction: Correction, *, replaces_names: bool = True) -> Rewording:
     """Return the rewording that reverts a correction."""
     return Rewording(correction.after, correction.before, fact=correction.after, replaces_names=replaces_names)
 
@@ -367,5 +367,5 @@ def _restored(change: Mapping[str, Any], now: Any, correction: Correction) -> An
         return change["before"]
     if correction.kind == Correction.Kind.CORRECTED:
         before = frozenset(sentences_of(as_one_text(change["before"])))
-        return reworded(now, [replace(undoing(correction), keeps=before)])
+        return reworded(now, [replace(reverting(correction), keeps=before)])
     return merged_texts(change["before"], change["after"], now)

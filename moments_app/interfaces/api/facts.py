@@ -17,7 +17,7 @@ from moments_app.models.known_person import SELF
 from moments_app.provenance.correct import (
     CHANGED,
     CannotCorrect,
-    Order,
+    CorrectionRequest,
     correct,
     correcting,
     ending,
@@ -303,11 +303,13 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
         }
 
 
-def order_of(values: dict[str, Any]) -> Order:
+def order_of(values: dict[str, Any]) -> CorrectionRequest:
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
 
 
-def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
+def corrected(
+    fact: MemoryAtom, order: CorrectionRequest, values: dict[str, Any], *, requested_by: str
+) -> dict[str, Any]:
     """Correct, end or withdraw a fact, or preview the changes. Return the result as serialized by `CorrectionAnswer`.
 
     Args:
@@ -332,7 +334,7 @@ def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Cor
     return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
 
 
-def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
+def _previewed(fact: MemoryAtom, order: CorrectionRequest) -> dict[str, Any]:
     shown = Correction(
         fact=fact, kind=order.kind, before=fact.content, after=order.after, valid_until=order.valid_until
     )
@@ -415,7 +417,7 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
         found = list(changes[: limit + 1])
         return self.answer({"history": found[:limit], "has_more": len(found) > limit})
 
-    def _changed(self, order: Order) -> Response:
+    def _changed(self, order: CorrectionRequest) -> Response:
         return Response(corrected(self.get_object(), order, self.validated_data, requested_by=self.actor))
 
 

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from moments_app.models import MemoryStream, Retraction
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
-from moments_app.provenance.retract_items import Named, Owner, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemSelection, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -230,7 +230,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
 def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
     """Retract items of a person or a shard, or preview the retraction."""
-    named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
+    named = ItemSelection(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
     leave = body.get("leave", ())
     if body["preview"]:
         return _previewed(preview_items(owner, named, leave=leave))

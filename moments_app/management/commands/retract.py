@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from moments_app.models import Retraction
 from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
-from moments_app.provenance.retract_items import Named, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemSelection, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import Session, UserProfile
@@ -71,7 +71,7 @@ def _items_retracted(options: dict[str, Any]) -> str:
     if user is None or options["session"]:
         raise CannotRetract("Use --user without --session." if user else f"There is no user {options['user']!r}.")
     atoms, entities = ([_uuid(text) for text in options[name] or ()] for name in ("item", "entity"))
-    named = Named(atoms, entities, options["written_by"] or "")
+    named = ItemSelection(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
         found = preview_items(user, named)
         return "\n".join([_would(f"{found.items} items", found), *_repeating(found)])

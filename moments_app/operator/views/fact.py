@@ -19,12 +19,12 @@ from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
     CannotCorrect,
-    Order,
+    CorrectionRequest,
     correct,
     correcting,
     ending,
+    matching_texts,
     preview,
-    said_elsewhere,
     undo_correction,
     withdrawing,
 )
@@ -73,7 +73,7 @@ class OrderForm(forms.Form):
             self.add_error("content", "content: enter the correct text.")
         return values
 
-    def order(self) -> Order:
+    def order(self) -> CorrectionRequest:
         values = self.cleaned_data
         if values["do"] == Correction.Kind.CORRECTED:
             return correcting(values["content"])
@@ -141,10 +141,10 @@ class SaidElsewhere(RowPage[MemoryAtom]):
     def context(self) -> dict[str, Any]:
         fact = self.row
         try:
-            kinds = shown_changes(said_elsewhere(fact))
+            kinds = shown_changes(matching_texts(fact))
         except CannotCorrect as error:
             return {"atom": fact, "problem": str(error)}
-        assert fact.user is not None  # `said_elsewhere` raises an error for a fact without a user
+        assert fact.user is not None  # `matching_texts` raises an error for a fact without a user
         pages = Pages(fact.user, {change.ref for kind in kinds for change in kind.changes})
         return {
             "atom": fact,

@@ -21,7 +21,7 @@ from moments_app.moments.build import BuildMoments, stays_live_from
 from moments_app.moments.division import builder_prompt
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.operator.transcript import Marks, entries
-from moments_app.provenance.remake import calls_for
+from moments_app.provenance.rebuild import calls_for
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from sessions_app.admin.actors import with_key_names
