@@ -26,7 +26,7 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.moments.delete import mentions
+from moments_app.moments.partition import rows_with_keys
 from moments_app.provenance.rebuild import MEMORIES, merge_ranges
 from moments_app.provenance.repeated import STEMS
 from moments_app.streams.texts import first_consolidated
@@ -148,7 +148,7 @@ def dependents_of_turns(session: Session, turns: QuerySet[Message], *, is_whole:
         summaries=summaries,
         **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
-        mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
+        mentions=rows_with_keys(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
         ranges=[] if is_whole else merge_ranges(_range_of(job) for job in formations),
     )

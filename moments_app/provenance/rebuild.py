@@ -12,7 +12,7 @@ from django.db.models import QuerySet, Sum
 
 from moments_app.models import Job, MemoryStream, Retraction
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.build import AGAIN_TO, BuildMoments
+from moments_app.moments.build import REBUILD_TO, BuildMoments
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import RANGES_AGAIN, FormMemories
@@ -69,7 +69,7 @@ def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -
     return merge_ranges((first, last) for first, last in (*waiting, *wanted))
 
 
-MOMENTS = Rebuild(BuildMoments.name, AGAIN_TO, -1, max)  # the last turn that moments must cover
+MOMENTS = Rebuild(BuildMoments.name, REBUILD_TO, -1, max)  # the last turn that moments must cover
 MEMORIES = Rebuild(FormMemories.name, RANGES_AGAIN, (), _ranges)
 REBUILDS = (MOMENTS, MEMORIES)
 

@@ -9,7 +9,6 @@ Answers that repeat the turns are retracted with them. Answers in other sessions
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from django.db import transaction
@@ -28,7 +27,7 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
 )
-from moments_app.moments.delete import take_keys_out
+from moments_app.moments.partition import remove_keys
 from moments_app.provenance.dependents import ItemDependents, TurnDependents, dependents_of_turns, lost_notice
 from moments_app.provenance.rebuild import (
     MEMORIES,
@@ -90,6 +89,7 @@ class Preview:
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
     """
 
+    turns: int
     withdrawn: dict[str, int]
     engine_calls: int
     answers: list[RepeatingAnswer]
@@ -101,10 +101,6 @@ class Preview:
     def of_turns(self) -> list[TurnDependents]:
         """The dependent rows of turns, for each session."""
         return [part for part in self.derived if isinstance(part, TurnDependents)]
-
-    @cached_property
-    def turns(self) -> int:
-        return sum(part.turns.count() for part in self.of_turns)
 
     @property
     def moment_keys(self) -> list[str]:
@@ -120,6 +116,7 @@ def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collect
     parts = [own, *answering]
     in_part = answering if sequences is None else parts  # a whole session isn't rebuilt
     return Preview(
+        turns=sum(part.turns.count() for part in parts),
         withdrawn=counts_of(parts),
         engine_calls=consolidations(parts) + calls_of(in_part),
         answers=answers,
@@ -358,7 +355,7 @@ def _withdraw(retraction: Retraction, found: TurnDependents) -> None:
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments contain their names
-        take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
+        remove_keys(row, {moment.key for moment in found.moments}, recent_moments_summary="")
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
 

@@ -80,6 +80,7 @@ def preview_items(owner: Owner, selection: ItemSelection, *, leave: Collection[s
     of_answers = dependents_of_answers(sequences_by_session(answers, leave))
     parts = [found.derived, *of_answers]
     return Preview(
+        turns=sum(part.turns.count() for part in of_answers),
         withdrawn=found.withdrawn(of_answers),
         engine_calls=consolidations(parts) + calls_of(of_answers),
         answers=answers,

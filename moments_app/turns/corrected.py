@@ -65,21 +65,13 @@ def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
 
 
 class End(NamedTuple):
-    """A statement of a turn that is no longer true.
+    """A statement of a turn that is no longer true."""
 
-    Args:
-        microseconds: Since when it is no longer true, in microseconds since 1970.
-        is_replaced: Whether another statement is true instead.
-        text: The value or text of the other statement. If there is none, that of the ended statement.
-        atom_id: The statement that `text` is from.
-        wrong: The value of the turn's statement, if it was never true and a later turn corrected it. Otherwise blank.
-    """
-
-    microseconds: int
-    is_replaced: bool
-    text: str
-    atom_id: str
-    wrong: str
+    microseconds: int  # since when it is no longer true, since 1970
+    is_replaced: bool  # whether another statement is true instead
+    text: str  # the value or text of the other statement, or else of the ended one
+    atom_id: str  # the statement that `text` is from
+    wrong: str  # the value of the turn's statement if it was never true and a later turn corrected it; or blank
 
     @property
     def ref(self) -> str:
@@ -150,10 +142,9 @@ GROUP BY message_id
 
 
 def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
-    """Return the ended statements of each turn, by the turn's primary key.
+    """Return the ended statements of turns of a user, keyed by the turn's primary key.
 
     Args:
-        messages: The primary keys of turns of the user.
         as_of: Return only ends that were known at this time. The default is now.
     """
     with connection.cursor() as cursor:

@@ -19,11 +19,9 @@ TOOL_MAX_CHARS = 4_000  # maximum characters of a tool's result, and of its argu
 
 
 def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:
-    """Return a message as input for an engine. Cut it if it is a long tool result or larger than `max_tokens`.
+    """Return a user, assistant or tool turn as input for an engine. Cut long tool results and long texts.
 
     Args:
-        message: a user, assistant or tool turn.
-        max_tokens: maximum tokens of its text.
         zone: the person's time zone, which relative dates such as "yesterday" depend on.
         index: the turn's index in the input.
     """
@@ -58,11 +56,10 @@ def split_turns(turns: Sequence[Message] | Sequence[Turn]) -> list[range]:
 
 
 def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range]:
-    """Split consecutive turns into parts of at most `limit` tokens.
+    """Split consecutive turns into parts of at most `limit` tokens. A larger turn is a part of its own.
 
     Args:
-        sizes: The tokens of each turn. A turn that exceeds the limit is a part of its own.
-        limit: The maximum tokens of a part.
+        sizes: The tokens of each turn.
         glued: Whether each turn belongs to the previous one, as a tool result does. Such turns are only separated if
             together they exceed the limit.
     """
@@ -101,8 +98,6 @@ def end_of_round(turns: Iterable[Message]) -> int | None:
 
 
 class PairedTurn(Protocol):
-    """The attributes of a turn that are needed to match tool calls with their results."""
-
     @property
     def role(self) -> str: ...
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from moments_app.engines.calls.summary import Fact
 from moments_app.models import PromptResource
 from moments_app.moments.division import BuildInput, Built, Segment
-from moments_app.sessions.checkpoint import Digested, DigestInput
+from moments_app.sessions.checkpoint import DigestInput, DigestResult
 from moments_app.streams.consolidate import Consolidated, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
 from moments_app.summaries import Rolled, SummaryInput
@@ -100,7 +100,7 @@ def _(answer: Consolidated) -> list[AnswerPart]:
 
 
 @parts.register
-def _(answer: Digested) -> list[AnswerPart]:
+def _(answer: DigestResult) -> list[AnswerPart]:
     context = AnswerPart("Context", answer.context, f"{len(answer.context.split())} words")
     return [context, *(AnswerPart("Lesson", lesson) for lesson in answer.lessons)]
 

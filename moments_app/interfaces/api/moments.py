@@ -13,7 +13,7 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Moment
 from moments_app.models.moment import WRITTEN, MomentQuerySet
 from moments_app.moments.build import BuildMoments
-from moments_app.moments.delete import delete_moment
+from moments_app.moments.partition import delete_moment
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AwareDateTimeField,

@@ -206,7 +206,7 @@ def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
     platform_text.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
-    platform_text.keep(ada.pk, [LONGER])
+    platform_text.store_lines(ada.pk, [LONGER])
     append(ada, "two", [NewMessage("user", LONGER)])
     assert OwnText.objects.get().places is None
 
