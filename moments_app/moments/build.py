@@ -141,7 +141,6 @@ class BuildMoments(Process[BuildInput, Built]):
 
 
 def is_due(session: Session) -> bool:
-    """Return whether enough turns or tokens have been added since the last build."""
     return settings.MOMENT_BUILDER.enabled and (_due_by_turns(session) or _due_by_tokens(session))
 
 

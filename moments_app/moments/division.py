@@ -89,7 +89,6 @@ class BuildInput(ProcessInput):
 
     @property
     def undrafted(self) -> list[Chunk]:
-        """The chunks that need a call to the engine."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
     def of_one_call(self) -> "BuildInput":
@@ -100,7 +99,7 @@ class BuildInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Segment:
-    """A moment to store, with its first and last turn."""
+    """A moment to store."""
 
     draft: DraftMoment
     first_sequence: int
@@ -242,14 +241,7 @@ def _extend(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 
 def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
-    """Lock and return a person.
-
-    Args:
-        corrections: the state of the person's corrections at the start of the builds' claims.
-
-    Raises:
-        Moved: moments, drafts or facts that the engine received have changed.
-    """
+    """Lock and return a person. Raise `Moved` if moments, drafts or facts that the engine received have changed."""
     user = UserProfile.objects.locked().get(pk=user_id)  # as every change of the chain does
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
         raise Moved("Moments that the engine received were changed or deleted.")
@@ -262,8 +254,6 @@ def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Seq
 
 @dataclass(frozen=True)
 class FinishedBuild:
-    """A build with its result, ready to be stored."""
-
     job: Job
     input: BuildInput
     built: Built
@@ -321,7 +311,7 @@ def _columns(draft: DraftMoment) -> dict[str, Any]:
 
 
 def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
-    """Return unsaved drafts of the moments, for a later build to publish."""
+    """Return unsaved drafts of the moments. A later build publishes them."""
     return [
         EpisodeDraft(
             **_columns(segment.draft),
@@ -343,7 +333,7 @@ def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
 
 
 def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
-    """Return the times of the first and last turn of each segment. All sessions belong to one person."""
+    """Return the times of the first and last turn of each segment of one person's sessions."""
     rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
     sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
@@ -386,8 +376,7 @@ def cover_window(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tu
         length: the number of turns in the window, at least 1.
 
     Returns:
-        A dict that maps positions in `ranges` to the new inclusive (start, end) indexes, in window order. Dropped
-        ranges are missing.
+        The new inclusive (start, end) indexes in window order, keyed by position in `ranges`.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))

@@ -72,8 +72,6 @@ class HistoryPosition:
 
 @dataclass(frozen=True)
 class PriorMoment:
-    """A moment before some turns, as an engine receives it."""
-
     pk: int | None  # None for an unsaved moment
     moment: KnownMoment
     sequence: int  # of the moment's first turn

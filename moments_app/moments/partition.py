@@ -70,7 +70,7 @@ class PartitionEvent:
         return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
     def store_after(self, sequence: int) -> Message:
-        """Store the event right after the turn with this sequence, with the turn's time."""
+        """Store the event right after a turn, with the turn's time."""
         [message] = store_events([(self, sequence)])
         return message
 
@@ -142,9 +142,8 @@ def _summaries_before(event: Message) -> str:
 def rewrite(event: Message, payload: dict[str, Any], *, is_of_request: bool = False) -> None:
     """Replace the payload of a stored partition event, and update its text.
 
-    Args:
-        is_of_request: whether the database role may be that of requests, which may not write served lines. They are
-            then written in the background.
+    If the database role may be that of requests (`is_of_request`), which may not write served lines, they are written
+    in the background.
     """
     places = {line.partition(":")[0]: place for place, line in enumerate(event.content.split("\n"))}
     event.payload = payload
@@ -173,11 +172,7 @@ def fenced(payload: dict[str, object]) -> str:
 
 @transaction.atomic
 def delete_moment(moment: Moment, *, actor: str) -> None:
-    """Delete a moment, and clear journeys that may mention it. Its turns stay, and count as processed.
-
-    Args:
-        actor: `key:…` or `operator:…`.
-    """
+    """Delete a moment, and clear journeys that may mention it. Its turns stay, and count as processed."""
     Event.objects.create(
         type=MOMENT_DELETED,
         actor=actor,
@@ -197,10 +192,8 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
 def rows_with_keys(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
     """Return the rows that contain keys of a session's moments, and its jobs whose results contain dropped sentences.
 
-    The rows are partition events of the person's other sessions, jobs, and entries of the event log.
-
-    Args:
-        also: a condition that selects additional partition events.
+    The rows are partition events of the person's other sessions (with a condition for others in `also`), jobs, and
+    entries of the event log.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
@@ -211,11 +204,7 @@ def rows_with_keys(session: Session, keys: Sequence[str], also: Q | None = None)
 
 
 def remove_keys(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
-    """Remove keys of deleted moments from a row. If the row is a job, also remove its dropped sentences.
-
-    Args:
-        fields: new values for fields of a partition event's payload.
-    """
+    """Remove keys of deleted moments from a row, and dropped sentences from a job. `fields` are set in an event."""
     if isinstance(row, Message):
         rewrite(row, _without(row.payload, keys) | fields)
     elif isinstance(row, Job):

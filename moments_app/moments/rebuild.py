@@ -66,7 +66,6 @@ class RebuildMoments(Process[RebuildInput, Built]):
         return builder()
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
-        """Read the turns of the first build to repeat."""
         session = session_of(job)
         corrections = Correction.objects.for_user(session.user).state()
         sequence: int = job.params.get(FROM_SEQUENCE, 0)
@@ -114,10 +113,8 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the first moments at or after a sequence that were created by one build, up to a gap.
-
-    A gap may be a deleted moment, which must not be recreated.
-    """
+    """Return the first moments at or after a sequence that were created by one build, up to a gap."""
+    # A gap may be a deleted moment, which must not be recreated.
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")
     found: list[Moment] = []

@@ -269,7 +269,7 @@ def _texts(
     assert fact.user_id is not None  # checked by `preview`
     found = Moment.objects.filter(user=fact.user_id, pk__in=moments).defer("search_vector").order_by("pk")
     rows = chain(found, rows_of_sessions(fact.user_id, sessions))
-    return [change for _, change in text_changes(rows, [rewording])]
+    return [change for _, change in text_changes(rows, rewording)]
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:

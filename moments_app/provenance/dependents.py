@@ -259,7 +259,11 @@ def dependents_of_items(
     releases = list(Release.objects.standing().resting_on(items).select_related("atom").order_by("pk"))
     atoms = [*items, *(release.atom for release in releases if release.atom)]
     since = first_consolidated(atoms)
-    lines = [line for stream, time in since.items() for line in _written_since(stream, time)]
+    lines = [
+        line
+        for stream, time in since.items()
+        for line in MemoryAtom.objects.filter(stream=stream).written_since(time).order_by("pk")
+    ]
     people = _known_from(atoms)
     withdrawn: dict[type[Model], Collection[int]] = {
         **also,
@@ -277,10 +281,6 @@ def dependents_of_items(
         people=people,
         others=_derived_rows(withdrawn, user),
     )
-
-
-def _written_since(stream: int, time: datetime) -> Iterable[MemoryAtom]:
-    return MemoryAtom.objects.filter(stream=stream).written_since(time).order_by("pk")
 
 
 def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:

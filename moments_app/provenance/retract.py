@@ -84,7 +84,7 @@ class Preview:
         withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
         engine_calls: estimated number of calls to rebuild data with other sources.
         answers: answers that repeat the turns or items. They are retracted too, unless they can't be.
-        derived: the dependent rows: of each session, and of items.
+        dependents: the dependent rows: of each session, and of items.
         items: number of directly written items that would be retracted.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
     """
@@ -93,14 +93,14 @@ class Preview:
     withdrawn: dict[str, int]
     engine_calls: int
     answers: list[RepeatingAnswer]
-    derived: Sequence[ItemDependents]
+    dependents: Sequence[ItemDependents]
     items: int = 0
     lost: str = ""
 
     @property
     def of_turns(self) -> list[TurnDependents]:
         """The dependent rows of turns, for each session."""
-        return [part for part in self.derived if isinstance(part, TurnDependents)]
+        return [part for part in self.dependents if isinstance(part, TurnDependents)]
 
     @property
     def moment_keys(self) -> list[str]:
@@ -120,7 +120,7 @@ def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collect
         withdrawn=counts_of(parts),
         engine_calls=consolidations(parts) + calls_of(in_part),
         answers=answers,
-        derived=parts,
+        dependents=parts,
         lost=lost_notice(in_part),
     )
 
@@ -391,12 +391,11 @@ def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Mo
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
-    """Store all rows before deleting any of them."""
     withdrawn = list(withdrawn)
-    for rows in withdrawn:
+    for rows in withdrawn:  # store all rows before any of them is deleted
         retraction.items.keep(retraction, rows)
-    for rows in withdrawn:
-        _delete(rows)
+    for rows in filter(None, withdrawn):
+        type(rows[0])._base_manager.filter(pk__in=_pks(rows)).delete()
 
 
 def _lock_other_atoms(found: ItemDependents) -> Iterator[MemoryAtom]:
@@ -404,11 +403,6 @@ def _lock_other_atoms(found: ItemDependents) -> Iterator[MemoryAtom]:
     for stream, time in sorted(found.since.items()):
         given = changed_since(stream, time).exclude(pk__in=_pks(found.atoms))
         yield from given.select_for_update(no_key=True)
-
-
-def _delete(rows: Sequence[Model]) -> None:
-    if rows:
-        type(rows[0])._base_manager.filter(pk__in=_pks(rows)).delete()
 
 
 def recount(session: Session) -> None:

@@ -61,7 +61,7 @@ class ItemSelection:
 @dataclass(frozen=True)
 class _Found:
     items: list[MemoryAtom]
-    derived: ItemDependents
+    dependents: ItemDependents
 
     @property
     def entity_ids(self) -> list[uuid.UUID]:
@@ -70,7 +70,7 @@ class _Found:
     def withdrawn(self, answers: Iterable[TurnDependents] = ()) -> dict[str, int]:
         """Count the rows that would be withdrawn, including those of the answers, keyed by kind."""
         entities = {"entities": len(self.entity_ids)} if self.entity_ids else {}
-        return counts_of([self.derived, *answers]) | entities
+        return counts_of([self.dependents, *answers]) | entities
 
 
 def preview_items(owner: Owner, selection: ItemSelection, *, leave: Collection[str] = ()) -> Preview:
@@ -78,13 +78,13 @@ def preview_items(owner: Owner, selection: ItemSelection, *, leave: Collection[s
     found = _found(owner, selection)
     answers = _answers(owner, found)
     of_answers = dependents_of_answers(sequences_by_session(answers, leave))
-    parts = [found.derived, *of_answers]
+    parts = [found.dependents, *of_answers]
     return Preview(
         turns=sum(part.turns.count() for part in of_answers),
         withdrawn=found.withdrawn(of_answers),
         engine_calls=consolidations(parts) + calls_of(of_answers),
         answers=answers,
-        derived=parts,
+        dependents=parts,
         items=len(found.items),
     )
 
@@ -117,8 +117,8 @@ def retract_items(
         requested_by=requested_by,
         result={"turns": 0, "items": len(found.items), "withdrawn": found.withdrawn()},
     )
-    withdraw_in_streams(retraction, found.derived)
-    refresh(retraction, found.derived.streams)
+    withdraw_in_streams(retraction, found.dependents)
+    refresh(retraction, found.dependents.streams)
     log_event("memory_retracted", retraction, requested_by)
     retract_answers(retraction, answers)
     return retraction
@@ -133,7 +133,7 @@ def _answers(owner: Owner, found: _Found) -> list[RepeatingAnswer]:
         texts=[item.content for item in found.items],
         turns=(),
         since=min(item.created_at for item in found.items),
-        served=found.derived.addresses() | {owner.uri},
+        served=found.dependents.addresses() | {owner.uri},
         shown={},
     )
     return repeating_answers(retracted)

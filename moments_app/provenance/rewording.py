@@ -245,20 +245,19 @@ def set_text(row: Row, field: str, text: Any) -> None:
         row.save(update_fields=[field])
 
 
-def reworded(text: Any, rewordings: Collection[Rewording]) -> Any:
-    """Apply rewordings to a value of `texts_of`. Omit lines and list items that become empty."""
+def reworded(text: Any, rewording: Rewording) -> Any:
+    """Apply a rewording to a value of `texts_of`. Omit lines and list items that become empty."""
     if isinstance(text, str):
-        lines = [(line, _reworded(line, rewordings)) for line in text.split("\n")]
+        lines = [(line, _reworded(line, rewording)) for line in text.split("\n")]
         return "\n".join(new for line, new in lines if new or not line.strip())
-    items = [(one, reworded(one["fact"] if isinstance(one, dict) else one, rewordings)) for one in text]
+    items = [(one, reworded(one["fact"] if isinstance(one, dict) else one, rewording)) for one in text]
     return [one | {"fact": new} if isinstance(one, dict) else new for one, new in items if new]
 
 
-def _reworded(line: str, rewordings: Collection[Rewording]) -> str:
-    """Return a line after rewordings. An unchanged line keeps its spaces, and a changed line its indentation."""
-    old = new = line.strip()
-    for rewording in rewordings:
-        new = rewording.of(new)
+def _reworded(line: str, rewording: Rewording) -> str:
+    """Return a reworded line. An unchanged line keeps its spaces, and a changed line its indentation."""
+    old = line.strip()
+    new = rewording.of(old)
     if new == old:
         return line
     return line[: len(line) - len(line.lstrip())] + new if new else ""
@@ -290,11 +289,11 @@ class TextChange:
     after: Any
 
 
-def text_changes(rows: Iterable[Row], rewordings: Collection[Rewording]) -> Iterator[tuple[Row, TextChange]]:
-    """Yield the changes that rewordings make to the texts of rows, each with its row. Change nothing."""
+def text_changes(rows: Iterable[Row], rewording: Rewording) -> Iterator[tuple[Row, TextChange]]:
+    """Yield the changes that a rewording would make to the texts of rows, each with its row."""
     for row in rows:
         for field, text in texts_of(row).items():
-            if (after := reworded(text, rewordings)) != text:
+            if (after := reworded(text, rewording)) != text:
                 yield row, TextChange(KINDS[type(row)], address_of(row), row.pk, field, text, after)
 
 
@@ -315,7 +314,7 @@ def rows_since(session: Session, at: datetime) -> Iterator[Row]:
 
 def reword(rows: Iterable[Row], rewording: Rewording) -> list[TextChange]:
     """Apply a rewording to the texts of rows, save the changed texts, and return the changes."""
-    changes = list(text_changes(rows, [rewording]))
+    changes = list(text_changes(rows, rewording))
     for row, change in changes:
         set_text(row, change.field, change.after)
     return [change for _, change in changes]
@@ -367,5 +366,5 @@ def _restored(change: Mapping[str, Any], now: Any, correction: Correction) -> An
         return change["before"]
     if correction.kind == Correction.Kind.CORRECTED:
         before = frozenset(sentences_of(as_one_text(change["before"])))
-        return reworded(now, [replace(reverting(correction), keeps=before)])
+        return reworded(now, replace(reverting(correction), keeps=before))
     return merged_texts(change["before"], change["after"], now)

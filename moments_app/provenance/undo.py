@@ -148,14 +148,11 @@ def _refuse(retraction: Retraction) -> None:
     same_streams = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
     newer = Retraction.objects.standing().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
-    newer = newer.exclude(requested_by__in=_ignorable_requesters(retraction))
+    # Retractions of repeating answers don't prevent the undo.
+    by_repetition = [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
+    newer = newer.exclude(requested_by__in=by_repetition)
     if last := next((each for each in newer if not each.is_left), None):
         raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
-
-
-def _ignorable_requesters(retraction: Retraction) -> list[str]:
-    """Return the `requested_by` of newer retractions that don't prevent the undo: those of repeating answers."""
-    return [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
 
 
 def _restore_all(retraction: Retraction, cause: Cause) -> None:

@@ -103,11 +103,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
 
 
 def known_texts(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """For each session, return a text about turns that a digest doesn't receive, from its checkpoint and moments.
-
-    Args:
-        sessions: the sessions, each with its latest partition event.
-    """
+    """For each session and its latest event, return a text about the turns that a digest doesn't receive."""
     live_from = {one.pk: one.live_from_sequence for one, _ in sessions if one.built_to >= one.live_from_sequence}
     said: dict[int, list[str]] = {pk: [] for pk in live_from}
     moments = Moment.objects.filter(user_id=user, source_session__in=live_from).order_by("first_sequence")
@@ -177,25 +173,18 @@ def make_digest_input(
 def digest(input: DigestInput, engine: Engine) -> DigestResult:
     """Call the engine until all turns are digested. If there are no turns, use the known text."""
     context, lessons = input.request.context, list[str]()
-    for turns in _calls(input.request.turns):
-        answer = engine.digest(replace(input.request, turns=turns, context=context))
+    turns = input.request.turns
+    for part in split_turns(turns):
+        answer = engine.digest(replace(input.request, turns=[turns[place] for place in part], context=context))
         context = answer.context
         lessons += [lesson.strip() for lesson in answer.lessons if lesson.strip()]
     return DigestResult(cut_lines(context, MAX_WORDS), lessons, engine.name)
 
 
-def _calls(turns: Sequence[Turn]) -> list[list[Turn]]:
-    return [[turns[place] for place in part] for part in split_turns(turns)]
-
-
 def derive_digest(
     input: DigestInput, episodes: Sequence[Episode], opened: Sequence[str], lessons: Sequence[str], engine: str
 ) -> DigestResult:
-    """Return the checkpoint of a session, from the episodes, open tasks and problems of its live turns, in order.
-
-    Args:
-        engine: name of the engine that wrote them.
-    """
+    """Return the checkpoint of a session, from the episodes, open tasks and problems of its live turns, in order."""
     end = [f"Open: {text}" for text in opened[-MAX_OPEN:]] + _last_round(input.request.turns)
     lines: list[str] = []
     left = MAX_WORDS - sum(len(line.split()) for line in end)

@@ -55,7 +55,7 @@ class QuietSession:
 
     @property
     def is_whole(self) -> bool:
-        """True if this run includes all remaining turns."""
+        """Whether this run includes all remaining turns."""
         return self.last_sequence == self.session.last_sequence
 
     @property
@@ -71,7 +71,6 @@ class QuietSession:
 
     @property
     def live(self) -> list[Message]:
-        """The live turns that are in no moment."""
         return [turn for turn in self.unbuilt if turn.sequence >= self.session.live_from_sequence]
 
     @property
@@ -84,7 +83,6 @@ class QuietSession:
 
     @property
     def position(self) -> HistoryPosition:
-        """The position of the unbuilt turns in the person's history."""
         until = max((turn.created_at for turn in self.unbuilt), default=self.session.last_activity_at)
         return HistoryPosition(self.session.pk, self.session.built_to + 1, until)
 

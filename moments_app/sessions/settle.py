@@ -82,8 +82,6 @@ CLEARED_FIELDS = (
 
 @dataclass
 class SessionResult:
-    """The results of the engines for a session."""
-
     quiet: QuietSession
     built: Built | None = None
     moments: Sequence[PriorMoment] = ()  # the unsaved moments as later builds receive them
@@ -264,12 +262,7 @@ def _store(job: Job, input: SettleInput, results: Sequence[SessionResult]) -> No
 
 
 def _locked(job: Job, sessions: Sequence[QuietSession]) -> Mapping[int, Session]:
-    """Lock the sessions and claim the jobs, in the common lock order.
-
-    Raises:
-        ClaimLost: the session was deleted, or a job was taken, canceled or deleted.
-        Moved: a session has changed.
-    """
+    """Lock the sessions and claim the jobs, in the common lock order. Raise the errors of `commit`."""
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]

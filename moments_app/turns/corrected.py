@@ -1,7 +1,4 @@
-"""Apply later corrections to turns, and mark statements that are no longer true.
-
-Engines read the corrected turns, so they don't derive the same errors again.
-"""
+"""Apply later corrections to turns that engines read, and mark statements that are no longer true."""
 
 import copy
 import json
@@ -46,10 +43,9 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
 
 
 def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
-    """Return the text to append to a turn, with a mark for each later correction.
+    """Return the text to append to a turn, with a mark for each pair of wrong words and their replacement.
 
-    Args:
-        marks: The wrong words with their replacements, oldest first. A blank replacement marks withdrawn words.
+    The pairs are sorted, oldest first. A blank replacement marks withdrawn words.
     """
     text = ""
     told: dict[str, str] = {}
@@ -142,11 +138,7 @@ GROUP BY message_id
 
 
 def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
-    """Return the ended statements of turns of a user, keyed by the turn's primary key.
-
-    Args:
-        as_of: Return only ends that were known at this time. The default is now.
-    """
+    """Return the ended statements of a user's turns, keyed by the turn's primary key, as known at a time."""
     with connection.cursor() as cursor:
         at = as_of or timezone.now()
         cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})

@@ -71,14 +71,8 @@ SET served_on = excluded.served_on, is_quote = moments_app_servedline.is_quote A
 
 @dataclass(eq=False)
 class TextLine:
-    """A line of a text.
-
-    Args:
-        is_neutral: whether it has no meaning of its own, such as an identifier in JSON.
-    """
-
     text: str
-    is_neutral: bool = False
+    is_neutral: bool = False  # whether it has no meaning of its own, such as an identifier in JSON
 
     @cached_property
     def is_marked(self) -> bool:
@@ -179,11 +173,7 @@ def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
 
 
 def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
-    """Return the indexes of the platform's lines, and of blank lines between them.
-
-    Args:
-        served: the hashes of lines that were served before, and whether each is only a quote.
-    """
+    """Return the indexes of lines that are in `served` (see `served_hashes`), and of blank lines between them."""
     runs: list[list[int]] = [[]]  # indexes of consecutive served lines
     for place, line in enumerate(lines):
         if line.is_blank or line.is_address or line.hash in served:
@@ -272,7 +262,7 @@ def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], 
 
 
 def unsaved_hashes(user_pk: int) -> dict[int, bool]:
-    """Return the lines served to a person that this process has not stored yet, and whether each is only a quote."""
+    """Return the lines served to a person that this process has not stored yet, as in `served_hashes`."""
     known: dict[int, bool] = {}
     for one in waiting.waiting():
         if one.user == user_pk:
@@ -380,21 +370,21 @@ def _own_text(turn: Message, lines: Sequence[TextLine], places: list[int]) -> Ow
 # --- removing platform text from turns ---
 
 
-def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
+def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
     """Return turns as engines read them: corrected, and without platform text. Uses two statements.
 
-    Turns that consist only of platform text are left out.
+    Turns that consist only of platform text become blank.
     """
-    both = zip(turns, blank_platform_text(turns), strict=True)
-    return [left for turn, left in both if left is turn or left.content]
-
-
-def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return corrected turns without platform text. Turns that consist only of platform text become blank."""
     if not turns:
         return []
     places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
     return as_corrected([_without(turn, places) for turn in turns])
+
+
+def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
+    """Do the same, but leave out the turns that consist only of platform text."""
+    both = zip(turns, blank_platform_text(turns), strict=True)
+    return [left for turn, left in both if left is turn or left.content]
 
 
 def _of(turns: Sequence[Message]) -> QuerySet[OwnText]:

@@ -242,7 +242,7 @@ class ItemsForm(forms.Form):
 
 
 def _groups_of_items(found: Preview) -> list[Group]:
-    own = _groups_in_streams(found.derived)
+    own = _groups_in_streams(found.dependents)
     others = [group for group in _groups(found.of_turns) if group.title not in {each.title for each in own}]
     return [group for group in (*own, *others) if group.count]
 
