@@ -231,7 +231,7 @@ class WrittenLines:
     def __init__(self) -> None:
         self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MAX_PEOPLE, seconds=TRUSTED_SECONDS)
 
-    def contain(self, one: ServedTexts) -> bool:
+    def has_all(self, one: ServedTexts) -> bool:
         return not self.missing(one.user, one.hashes)
 
     def missing(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
@@ -257,7 +257,7 @@ written = WrittenLines()
 def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
     """Record texts as served to a person, in the background. The arguments are those of `served_hashes`."""
     one = ServedTexts(user.pk, texts, quoted, query)
-    if not written.contain(one):
+    if not written.has_all(one):
         waiting.note(one)
 
 
