@@ -54,11 +54,11 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
-FOUND = 100  # maximum results of the search for matching texts
+MAX_FOUND = 100  # maximum results of the search for matching texts
 FACT, STREAM, TURN = "fact", "stream", "turn"
-CHANGED = FACT, *KINDS.values(), STREAM, TURN
-ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
-OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
+ALL_KINDS = FACT, *KINDS.values(), STREAM, TURN
+END_COLUMNS = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
+LINE_COLUMNS = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
 
 
 class CannotCorrect(Refusal):
@@ -112,7 +112,7 @@ def _matching(fact: MemoryAtom, request: CorrectionRequest) -> list[TextChange]:
     """Return the change of the fact, followed by the changes of other texts that say the same thing."""
     rewording = Rewording(fact.content, request.after)
     own = TextChange(FACT, fact.uri, fact.pk, "content", fact.content, request.after)
-    found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
+    found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=MAX_FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
     changes = [own, *_facts(fact, request, rewording, pks["fact"], turns)]
@@ -256,7 +256,7 @@ def _facts(
         is_line = other.state == MemoryAtom.State.LINE
         is_text = other.attribute in WHOLE or is_line
         is_reworded = is_text or request.kind == Correction.Kind.CORRECTED
-        after = request.after if is_twin else rewording.of(other.content) if is_reworded else ""
+        after = request.after if is_twin else rewording.apply_to(other.content) if is_reworded else ""
         if after != other.content and (is_same or after or is_text):
             kind = STREAM if is_line else FACT
             changes.append(TextChange(kind, other.uri, other.pk, "content", other.content, after))
@@ -373,7 +373,7 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
     """Return the replacement of a wrong fact. It has the same times, but counts as known only since the correction."""
     is_line = atom.position is not None
     state = MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE
-    ended = {"state": state} | ({name: getattr(atom, name) for name in ENDING} if atom.ended_by else {})
+    ended = {"state": state} | ({name: getattr(atom, name) for name in END_COLUMNS} if atom.ended_by else {})
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
@@ -401,7 +401,7 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
     if not is_line:
         link_corrected(right, atom)
         return right
-    for name in OF_LINES:
+    for name in LINE_COLUMNS:
         setattr(right, name, getattr(atom, name))
     return right
 
@@ -462,6 +462,6 @@ def _touch_person(user: UserProfile) -> None:
 
 def _log(event: str, correction: Correction, actor: str) -> None:
     kinds = [change["kind"] for change in correction.changes]
-    counts = {kind: kinds.count(kind) for kind in CHANGED if kind in kinds}
+    counts = {kind: kinds.count(kind) for kind in ALL_KINDS if kind in kinds}
     payload = {"correction_id": str(correction.correction_id), "changed": counts}
     Event.objects.create(type=event, actor=actor, user_pk=correction.user_id, payload=payload)

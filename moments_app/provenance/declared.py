@@ -75,20 +75,21 @@ from moments_app.summaries import RollSummary
 from sessions_app.people.export_format import File, Name, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
-MADE_OF_OTHERS = "it is derived from other rows, and is rebuilt"
+IS_DERIVED = "it is derived from other rows, and is rebuilt"
 NO_TEXT = "it contains addresses, sizes or hashes, but no text"
-OF_RETRACTION = "it records retractions"
+RECORDS_RETRACTIONS = "it records retractions"
 # Values for moments in exports made before engines wrote these fields.
 BLANK = {field.name: field.get_default() for field in Episode._meta.local_fields if field.blank}
 # Values for facts in exports made before facts had times.
-UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
-UNTIMED["due_at"] = None
-UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
-UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
+WITHOUT_TIMES: dict[str, object] = dict.fromkeys(
+    ("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at", "due_at", "confidence")
+)
+WITHOUT_TIMES |= {"worth": 0.0, "is_wrong": False}
+WITHOUT_TIMES |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
 # Values for facts in exports made before facts had kinds. Both kinds are derived again from the text.
-UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
+WITHOUT_KINDS: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
 # Values for facts in exports made before the lines of texts were statements.
-NO_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))
+WITHOUT_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))
 
 declare(
     Provenance(
@@ -191,7 +192,10 @@ declare(
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"related_users": [], "external_id": None, "is_listed": False} | UNTIMED | UNKNOWN_KIND | NO_LINES,
+            missing={"related_users": [], "external_id": None, "is_listed": False}
+            | WITHOUT_TIMES
+            | WITHOUT_KINDS
+            | WITHOUT_LINES,
             former="absorbed_in shown_in",
             order=("stream_id", "id"),
             key=("atom_id",),
@@ -366,9 +370,9 @@ declare(
             columns=(session_of("session"),),
             is_restored=False,
         ),
-        left_alone=OF_RETRACTION,
+        left_alone=RECORDS_RETRACTIONS,
     ),
-    Provenance(RetractedItem, not_exported="its content is no longer believed", left_alone=OF_RETRACTION),
+    Provenance(RetractedItem, not_exported="its content is no longer believed", left_alone=RECORDS_RETRACTIONS),
     Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, left_alone=NO_TEXT, erase=erase.unlink_calls),
     Provenance(
         KeptExchange,
@@ -385,8 +389,8 @@ declare(
     Provenance(
         Vocabulary,
         made_by=(CountWords.name,),
-        not_exported=MADE_OF_OTHERS,
-        left_alone=MADE_OF_OTHERS,
+        not_exported=IS_DERIVED,
+        left_alone=IS_DERIVED,
         imported=queue_word_count,
     ),
     Provenance(
@@ -394,8 +398,8 @@ declare(
         person="vocabulary__user",
         made_of=("vocabulary",),
         made_by=(CountWords.name,),
-        not_exported=MADE_OF_OTHERS,
-        left_alone=MADE_OF_OTHERS,
+        not_exported=IS_DERIVED,
+        left_alone=IS_DERIVED,
         erase=erase.forget_words,
         beside=erase.count_words_of,
     ),
@@ -404,7 +408,7 @@ declare(
             model,
             made_of=("source",),
             made_by=(Embed.name,),
-            not_exported=MADE_OF_OTHERS,
+            not_exported=IS_DERIVED,
             left_alone="it is removed with its text",
             imported=ask,
         )

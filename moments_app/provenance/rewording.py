@@ -89,7 +89,7 @@ class Rewording:
         said = statement_of(self.before)
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 
-    def of(self, text: str) -> str:
+    def apply_to(self, text: str) -> str:
         """Return a text after rewording the sentences that say the same thing.
 
         A new sentence that the text already contains is not added again.
@@ -107,7 +107,8 @@ class Rewording:
 
     def _wrong_in(self, text: str) -> list[tuple[str, str]]:
         if self.words:
-            return [(old, new) for old, new in self.words if self.of(text) != text and reading(text, old, new) != text]
+            is_changed = self.apply_to(text) != text
+            return [(old, new) for old, new in self.words if is_changed and reading(text, old, new) != text]
         return [(sentence, self.after) for sentence in sentences_of(text) if self.says_same(sentence)]
 
     def names_in(self, text: str) -> list[tuple[str, str]]:
@@ -257,7 +258,7 @@ def reworded(text: Any, rewording: Rewording) -> Any:
 def _reworded(line: str, rewording: Rewording) -> str:
     """Return a reworded line. An unchanged line keeps its spaces, and a changed line its indentation."""
     old = line.strip()
-    new = rewording.of(old)
+    new = rewording.apply_to(old)
     if new == old:
         return line
     return line[: len(line) - len(line.lstrip())] + new if new else ""

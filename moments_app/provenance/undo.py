@@ -173,7 +173,7 @@ def _restore_session(retraction: Retraction, session: Session, cause: Cause) -> 
         rebuild.cancel(session, requested_by=retraction.actor)
     newer = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
-    _restore_streams(retraction, cause, _remove_formed(retraction, session, cause))
+    _restore_streams(retraction, cause, _remove_newer_items(retraction, session, cause))
     _restore_moments(retraction, session, newer)
     _restore_drafts(retraction, session)
     _restore_events(retraction, session, sequences)
@@ -277,7 +277,7 @@ def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
 # --- streams ---
 
 
-def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
+def _remove_newer_items(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
     """Remove newer items that restored items replace. Return them and the facts ended by them."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))

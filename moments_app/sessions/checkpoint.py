@@ -32,7 +32,7 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.text.length import cut_lines, cut_words
 
 MAX_WORDS = 300
-SHOWN_MOMENTS = 8  # maximum latest moments of the live window to include
+MAX_MOMENTS = 8  # maximum latest moments of the live window to include
 QUOTED = (40, 400)  # maximum words and characters of a turn of the last round
 OPEN = ("task", "problem")  # kinds of statements
 MAX_OPEN = 5
@@ -111,7 +111,7 @@ def known_texts(user: int, sessions: Sequence[tuple[Session, Message | None]]) -
         if (pk := moment.source_session_id) and moment.last_sequence >= live_from[pk]:
             said[pk].append(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}")
     return [
-        "\n".join(part for part in [text_known_at(event), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
+        "\n".join(part for part in [text_known_at(event), *said.get(session.pk, [])[-MAX_MOMENTS:]] if part)
         for session, event in sessions
     ]
 

@@ -24,7 +24,7 @@ from sessions_app.models import Message, Session, UserProfile
 # Limits per transaction, because appends to the sessions wait for it.
 MAX_SESSIONS = 25
 MAX_TURNS = 500
-SESSIONS_OF_A_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
+MAX_SESSIONS_PER_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
 
 
 @dataclass

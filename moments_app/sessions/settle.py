@@ -50,7 +50,7 @@ from moments_app.sessions.checkpoint import OPEN, DigestResult, Episode, derive_
 from moments_app.sessions.checkpoint import result_of as digest_result
 from moments_app.sessions.quiet_sessions import (
     MAX_SESSIONS,
-    SESSIONS_OF_A_CALL,
+    MAX_SESSIONS_PER_CALL,
     QuietSession,
     SettleInput,
     claim_sessions,
@@ -108,7 +108,7 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
         return None
 
     def claim(self, job: Job) -> SettleInput | Skipped:
-        of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
+        of_a_call = MAX_SESSIONS_PER_CALL if settings.ENGINE.combines_calls else 1
         most = of_a_call if self.caller(job).is_model else MAX_SESSIONS
         return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
 
