@@ -151,12 +151,10 @@ def correct(
         requested_by=requested_by,
     )
     changes.sort(key=lambda change: change.kind != STREAM)  # change lines of texts before their items end
-    correction.changes = [_apply(change, correction, user) for change in changes]
+    correction.changes = [_apply(change, correction) for change in changes]
     _move_parts(correction)
-    EpisodeDraft.objects.filter(user=user).delete()  # builds create new drafts from the corrected facts
     correction.save(update_fields=["changes"])
-    _settle(correction, Cause(requested_by, correction.reason))
-    _touch_person(user)
+    _refresh(correction, Cause(requested_by, correction.reason))
     queue_indexing(fact, requested_by=requested_by)
     _log("fact_" + str(request.kind), correction, requested_by)
     return correction
@@ -169,7 +167,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     Raises:
         CannotCorrect: it was undone already, or the fact has a later correction.
     """
-    user = _lock_person(correction.user_id)
+    _lock_person(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
@@ -180,12 +178,10 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     pks = [change["pk"] for change in correction.changes if "made" in change]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
-    EpisodeDraft.objects.filter(user=user).delete()
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
-    _settle(correction, cause)
-    _touch_person(user)
+    _refresh(correction, cause)
     _log("correction_undone", correction, requested_by)
     return correction
 
@@ -301,7 +297,7 @@ def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]
 # --- changes ---
 
 
-def _apply(change: TextChange, correction: Correction, user: UserProfile) -> dict[str, Any]:
+def _apply(change: TextChange, correction: Correction) -> dict[str, Any]:
     """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
@@ -309,7 +305,7 @@ def _apply(change: TextChange, correction: Correction, user: UserProfile) -> dic
         return kept | {"made": made.pk if made else None}
     if change.kind == TURN:
         turn = Message.objects.get(pk=change.pk)
-        place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
+        place = {"user_id": correction.user_id, "session_id": turn.session_id, "sequence": turn.sequence}
         CorrectedTurn.objects.create(**place, correction=correction, wrong=change.before, right=change.after)
         return kept
     if row := _row(kept):
@@ -449,15 +445,13 @@ def _reword_later_texts(session: Session, correction: Correction) -> None:
     reword(rows_since(session, correction.created_at), reverting(correction, replaces_names=not said))
 
 
-def _settle(correction: Correction, cause: Cause) -> None:
+def _refresh(correction: Correction, cause: Cause) -> None:
     changed = [change for change in correction.changes if "made" in change]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
     touch([*facts, *settle(facts, cause)])
-
-
-def _touch_person(user: UserProfile) -> None:
-    UserProfile.objects.filter(pk=user.pk).update(updated_at=timezone.now())  # invalidates cached contexts
+    EpisodeDraft.objects.filter(user=correction.user_id).delete()  # builds create new drafts from the corrected facts
+    UserProfile.objects.filter(pk=correction.user_id).update(updated_at=timezone.now())  # invalidates cached contexts
 
 
 def _log(event: str, correction: Correction, actor: str) -> None:
