@@ -56,7 +56,7 @@ from sessions_app.retention.read_archived import with_text
 
 MAX_FOUND = 100  # maximum results of the search for matching texts
 FACT, STREAM, TURN = "fact", "stream", "turn"
-ALL_KINDS = FACT, *KINDS.values(), STREAM, TURN
+TEXT_KINDS = FACT, *KINDS.values(), STREAM, TURN
 END_COLUMNS = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
 LINE_COLUMNS = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
 
@@ -456,6 +456,6 @@ def _refresh(correction: Correction, cause: Cause) -> None:
 
 def _log(event: str, correction: Correction, actor: str) -> None:
     kinds = [change["kind"] for change in correction.changes]
-    counts = {kind: kinds.count(kind) for kind in ALL_KINDS if kind in kinds}
+    counts = {kind: kinds.count(kind) for kind in TEXT_KINDS if kind in kinds}
     payload = {"correction_id": str(correction.correction_id), "changed": counts}
     Event.objects.create(type=event, actor=actor, user_pk=correction.user_id, payload=payload)

@@ -15,7 +15,7 @@ from moments_app.models import Correction, MemoryAtom, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.known_person import SELF
 from moments_app.provenance.correct import (
-    CHANGED,
+    TEXT_KINDS,
     CannotCorrect,
     CorrectionRequest,
     correct,
@@ -266,7 +266,7 @@ class WithdrawQuery(PersonQuery):
 class ChangeAnswer(serializers.Serializer[Any]):
     """A matching text, before and after the change."""
 
-    kind = serializers.ChoiceField(choices=CHANGED)
+    kind = serializers.ChoiceField(choices=TEXT_KINDS)
     ref = serializers.CharField()
     field = serializers.CharField()
     before = serializers.JSONField(
