@@ -282,7 +282,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "AtomStateEnum": "moments_app.models.atom.MemoryAtom.State",
-        "ChangedKindEnum": "moments_app.provenance.correct.CHANGED",
+        "ChangedKindEnum": "moments_app.provenance.correct.TEXT_KINDS",
         "CorrectionKindEnum": "moments_app.models.correction.Correction.Kind",
         "EntityKindEnum": "moments_app.models.entity.EntityKind",
         "EntityStatusEnum": "moments_app.models.entity.EntityStatus",

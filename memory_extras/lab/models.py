@@ -21,7 +21,7 @@ QUESTION_MAX_CHARS = 4_000
 EXPECTED_MAX_CHARS = 4_000
 KEPT_DAYS = 400  # how long results are stored
 SEE_PROBES, ADD_PROBES = "lab.view_probe", "lab.add_probe"  # permissions
-BLANK_PROMPT = "Enter at least one word that can be searched for."
+NO_SEARCHABLE_WORD = "Enter at least one word that can be searched for."
 
 
 class ProbeQuerySet(OfPersonQuerySet["Probe"]):
@@ -104,7 +104,7 @@ class Probe(models.Model):
     def clean(self) -> None:
         """Check that the expected answer has searchable words, and that the question is new."""
         if not whole_words(self.expected):
-            raise ValidationError({"expected": BLANK_PROMPT})
+            raise ValidationError({"expected": NO_SEARCHABLE_WORD})
         same = Probe.objects.filter(user=self.user_id, session=self.session_id)
         if same.filter(question_hash=content_hash(self.question)).exclude(pk=self.pk).exists():
             raise ValidationError({"question": "This person already has a probe with this question."})

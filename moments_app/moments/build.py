@@ -37,13 +37,13 @@ from moments_app.moments.division import (
     builder,
     builder_prompt,
     chunks_with_drafts,
+    count_fitting,
     divide,
-    fitting,
-    refuse_what_moved,
+    lock_unless_moved,
     result_of,
     store_moments,
 )
-from moments_app.moments.journey import known_before
+from moments_app.moments.journey import known_history
 from moments_app.moments.partition import PartitionEvent
 from moments_app.turns.engine_input import pair_safe_boundary
 from moments_app.turns.platform_text import blank_platform_text
@@ -52,7 +52,7 @@ from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
 PROMPT_TOKENS = 1_450  # estimated tokens of a call without its turns: prompt, journey, recent moments
-AGAIN_TO = "again_to"  # key in params: the turn that a build must reach, because moments up to it were withdrawn
+REBUILD_TO = "again_to"  # key in params: the turn that a build must reach, because moments up to it were withdrawn
 
 
 class BuildMoments(Process[BuildInput, Built]):
@@ -71,17 +71,17 @@ class BuildMoments(Process[BuildInput, Built]):
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
         corrections = Correction.objects.for_user(session.user).state()
-        turns, is_cut = _compactable(session, job.params)
+        turns, is_cut = _turns_to_build(session, job.params)
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
         if not shown:
             if not job.force:
-                # Reset the counters, so that the next append doesn't queue a build again.
-                _count_from(session, session)
+                # Otherwise, the next append would queue a build again.
+                _reset_counters(session, session)
             return Skipped("no turns are waiting, except those that have to stay live")
         return BuildInput(
             prompt_version=builder_prompt(session),
             session=session,
-            known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
+            known=known_history(session, _first_waiting(session), max(turn.created_at for turn in shown)),
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
             chunks=chunks_with_drafts(
@@ -89,7 +89,7 @@ class BuildMoments(Process[BuildInput, Built]):
             ),
             corrections=corrections,
             is_cut=is_cut,
-            is_again=AGAIN_TO in job.params,
+            is_again=REBUILD_TO in job.params,
         )
 
     def think(self, input: BuildInput, engine: Engine, progress: Progress) -> Built:
@@ -105,7 +105,7 @@ class BuildMoments(Process[BuildInput, Built]):
         session = locked_session(job)
         if session.built_to != input.session.built_to:
             raise InputChanged("The session's moments changed while the engine was working.")
-        user = refuse_what_moved(session.user_id, input.corrections, builds=[input])
+        user = lock_unless_moved(session.user_id, input.corrections, builds=[input])
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
         user.save(update_fields=["updated_at"])  # invalidates cached contexts
@@ -126,7 +126,7 @@ class BuildMoments(Process[BuildInput, Built]):
         together = Moment.objects.filter(source_session=session, **of_build)
         session.built_to = min(moment.first_sequence for moment in together) - 1
         together.delete()
-        job.params = {AGAIN_TO: newest.last_sequence}
+        job.params = {REBUILD_TO: newest.last_sequence}
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
@@ -141,7 +141,6 @@ class BuildMoments(Process[BuildInput, Built]):
 
 
 def is_due(session: Session) -> bool:
-    """Return whether enough turns or tokens have been added since the last build."""
     return settings.MOMENT_BUILDER.enabled and (_due_by_turns(session) or _due_by_tokens(session))
 
 
@@ -156,26 +155,26 @@ def _due_by_tokens(session: Session) -> bool:
 # --- claim ---
 
 
-def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
-    """Return the turns for one run: those without moments, before the lag. Also return whether more are left."""
-    live_from = stays_live_from(session, params)
+def _turns_to_build(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
+    """Return the turns without moments before the lag, for one run. Also return whether more are left."""
+    live_from = first_live_sequence(session, params)
     waiting = session.messages.turns().unretracted().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Also read some turns after the boundary, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
-    fits = fitting(turns[:beyond], MAX_TURNS)
+    fits = count_fitting(turns[:beyond], MAX_TURNS)
     boundary = pair_safe_boundary(turns, fits) or (fits if fits < beyond else 0)
     return turns[:boundary], fits < beyond
 
 
-def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
+def first_live_sequence(session: Session, params: Mapping[str, int]) -> int:
     """Return the sequence of the first turn to keep in the live window. `params` can override the configured lag."""
-    if AGAIN_TO in params and "lag" not in params:
-        return params[AGAIN_TO] + 1
+    if REBUILD_TO in params and "lag" not in params:
+        return params[REBUILD_TO] + 1
     conf = settings.MOMENT_BUILDER
     few_but_large = _due_by_tokens(session) and not _due_by_turns(session)
     keep = conf.lag(session.message_count, few_but_large=few_but_large)
-    return max(session.last_sequence - params.get("lag", keep), params.get(AGAIN_TO, -1)) + 1
+    return max(session.last_sequence - params.get("lag", keep), params.get(REBUILD_TO, -1)) + 1
 
 
 def _first_waiting(session: Session) -> int:
@@ -191,20 +190,19 @@ def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, 
     session.save(update_fields=["last_moment_message_idx"])
     EpisodeDraft.objects.publish([session])
     if settings.MOMENT_BUILDER.insert_partition_event:
-        PartitionEvent.of_build(moments, journey=built.journey, session=session).leave(input.last_sequence)
+        PartitionEvent.of_build(moments, journey=built.journey, session=session).store_after(input.last_sequence)
         session.begin_live_window(input.last_sequence + 1)
     if not input.is_again:
-        _count_from(session, input.session)
+        _reset_counters(session, input.session)
 
 
-def _count_from(session: Session, then: Session) -> None:
+def _reset_counters(session: Session, then: Session) -> None:
     """Count new turns and tokens from `then`, the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 
 
 def _follow_up(job: Job, session: Session, input: BuildInput) -> None:
-    """Queue the next build if this one was partial, or if enough new turns have arrived."""
     if input.is_cut:
         Job.objects.request(BuildMoments.name, session, requested_by=job.requested_by, force=True, params=job.params)
     elif is_due(session):

@@ -23,10 +23,9 @@ from moments_app.jobs.process import InputChanged, ProcessInput, Progress, activ
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import EPISODE_FIELDS, moment_key
-from moments_app.moments.journey import KnownBefore, are_current, told
+from moments_app.moments.journey import KnownHistory, are_current, journey_text
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
-from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import merge_lists
 
@@ -34,7 +33,7 @@ from sessions_app.models.user_profile import merge_lists
 MAX_TURNS = 2_000
 MAX_CALLS = 10  # approximate, because the limit is applied to tokens
 BUILT = "moments_built"  # type of event
-_HELD = """
+_IN_SEGMENT = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
 AND turn.user_id = %(user)s AND turn.kind = 'turn' AND turn.retracted_at IS NULL
 """
@@ -42,13 +41,13 @@ TIMES_SQL = f"""
 SELECT min(turn.created_at), max(turn.created_at)
 FROM unnest(%(sessions)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     WITH ORDINALITY AS segment (session_id, first, last, number)
-JOIN sessions_app_message turn ON {_HELD} GROUP BY segment.number ORDER BY segment.number
+JOIN sessions_app_message turn ON {_IN_SEGMENT} GROUP BY segment.number ORDER BY segment.number
 """  # noqa: S608 (constants)
-HOLD_SQL = f"""
+LINK_SQL = f"""
 UPDATE sessions_app_message turn SET moment_id = segment.moment_id
 FROM unnest(%(moments)s::bigint[], %(sessions)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     AS segment (moment_id, session_id, first, last)
-WHERE {_HELD}
+WHERE {_IN_SEGMENT}
 """  # noqa: S608 (constants)
 
 
@@ -66,9 +65,7 @@ class BuildInput(ProcessInput):
     """The input of a build, at the time of the claim.
 
     Args:
-        session: the session, with its counters at the time of the claim.
         known: the moments before the turns.
-        first_sequence, last_sequence: the first and the last turn to process.
         chunks: the turns for the engine, in order. Some have a draft and need no call.
         corrections: the state of the person's corrections at the start of the claim.
         is_cut: whether more turns are due than one run accepts.
@@ -78,7 +75,7 @@ class BuildInput(ProcessInput):
 
     prompt_version: PromptVersion
     session: Session
-    known: KnownBefore
+    known: KnownHistory
     first_sequence: int
     last_sequence: int
     chunks: list[Chunk]
@@ -91,8 +88,7 @@ class BuildInput(ProcessInput):
         return replace(self, prompt_version=version, chunks=[replace(chunk, draft=None) for chunk in self.chunks])
 
     @property
-    def asked(self) -> list[Chunk]:
-        """The chunks that need a call to the engine, because they have no draft."""
+    def undrafted(self) -> list[Chunk]:
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
     def for_first_call(self) -> "BuildInput":
@@ -103,12 +99,12 @@ class BuildInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Segment:
-    """A moment to store, with its first and last turn. `written` is the draft that it publishes."""
+    """A moment to store."""
 
     draft: DraftMoment
     first_sequence: int
     last_sequence: int
-    written: EpisodeDraft | None = None
+    written: EpisodeDraft | None = None  # the draft that the moment publishes
 
 
 @dataclass(frozen=True)
@@ -125,16 +121,12 @@ def builder() -> Caller:
 
 
 def builder_prompt(session: Session) -> PromptVersion:
-    """Return the active prompt for builds of a session.
-
-    Raises:
-        CannotRun: there is no active version.
-    """
+    """Return the active prompt for builds of a session. Raise `CannotRun` if there is none."""
     return active_prompt(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
-def fitting(turns: Sequence[Message], most: int) -> int:
-    """Return how many of these turns fit into one run: at most `most`, and within the token limit."""
+def count_fitting(turns: Sequence[Message], most: int) -> int:
+    """Return how many of the first `most` turns fit into the token limit of one run."""
     left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
     for count, turn in enumerate(turns[:most]):
         left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
@@ -143,20 +135,10 @@ def fitting(turns: Sequence[Message], most: int) -> int:
     return min(len(turns), most)
 
 
-def chunks_of(shown: Sequence[Message], zone: tzinfo) -> list[Chunk]:
-    """Remove platform text from turns, and split them into the input of each call."""
-    return chunks_read(shown, blank_platform_text(shown), zone)
-
-
 def chunks_with_drafts(
     shown: Sequence[Message], read: Sequence[Message], drafts: Sequence[EpisodeDraft], zone: tzinfo
 ) -> list[Chunk]:
-    """Group turns by draft. Split turns without a draft into the input of each call.
-
-    Args:
-        read: the turns of `shown` without platform text.
-        drafts: the drafts of the session, in order.
-    """
+    """Group turns by draft. Split turns without a draft as in `split_chunks`."""
 
     def draft_of(both: tuple[Message, Message]) -> EpisodeDraft | None:
         sequence = both[0].sequence
@@ -165,7 +147,7 @@ def chunks_with_drafts(
     chunks: list[Chunk] = []
     for draft, group in groupby(zip(shown, read, strict=True), key=draft_of):
         own, own_read = zip(*group, strict=True)
-        parts = chunks_read(own, own_read, zone)
+        parts = split_chunks(own, own_read, zone)
         if draft:
             turns = [turn for part in parts for turn in part.turns]
             parts = [Chunk(turns, [message.sequence for message in own], draft)]
@@ -173,12 +155,8 @@ def chunks_with_drafts(
     return chunks
 
 
-def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo) -> list[Chunk]:
-    """Split turns into the input of each call.
-
-    Args:
-        read: the turns of `shown` without platform text.
-    """
+def split_chunks(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo) -> list[Chunk]:
+    """Split turns into the input of each call. `read` has the same turns without platform text."""
     turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens, zone) for turn in read]
     parts = split(
         [turn.tokens for turn in turns],
@@ -210,19 +188,19 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
             answer = engine.build_moments(request_of(input, chunk, journey))
             found = _segments(answer.moments, chunk.sequences)
         segments += found
-        journey = journey.extended([_known(segment, chunk) for segment in found])
-    return Built(_covering(segments, input), told(journey), engine.name)
+        journey = journey.extended([_known_moment(segment, chunk) for segment in found])
+    return Built(_extend(segments, input), journey_text(journey), engine.name)
 
 
 def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
     """Return the engine's request and its chunk, if exactly one call is needed."""
-    if len(input.asked) != 1:
+    if len(input.undrafted) != 1:
         return None
     journey = input.known.journey
     for chunk in input.chunks:
         if chunk.draft is None:
             return request_of(input, chunk, journey), chunk
-        journey = journey.extended([_known(_of_draft(chunk.draft, chunk), chunk)])
+        journey = journey.extended([_known_moment(_of_draft(chunk.draft, chunk), chunk)])
     return None
 
 
@@ -238,20 +216,19 @@ def request_of(input: BuildInput, chunk: Chunk, journey: Journey) -> MomentReque
 
 def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
     proposed = [(draft.starts_at_message_idx, draft.ends_at_message_idx) for draft in drafts]
-    ranges = normalised(proposed, len(sequences))
+    ranges = cover_window(proposed, len(sequences))
     if not ranges:
         raise EngineError("invalid_answer", "The answer has no moment with a range of turns.")
     return [Segment(drafts[n], sequences[start], sequences[end]) for n, (start, end) in ranges.items()]
 
 
-def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
-    """Convert a segment to the format for the next call."""
+def _known_moment(segment: Segment, chunk: Chunk) -> KnownMoment:
     held = range(segment.first_sequence, segment.last_sequence + 1)
     times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
     return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
 
 
-def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
+def _extend(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
     """Extend each segment up to the next one, so that the system turns in between belong to a segment."""
     starts = [input.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [input.last_sequence + 1]
     return [
@@ -263,16 +240,9 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 # --- commit ---
 
 
-def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
-    """Lock and return a person. Raise `InputChanged` if the input of the builds has changed.
-
-    Args:
-        corrections: the state of the person's corrections at the start of the builds' claims.
-
-    Raises:
-        InputChanged: moments, drafts or facts that the engine received have changed.
-    """
-    user = UserProfile.objects.locked().get(pk=user_id)  # lock the person, as every change of the chain does
+def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
+    """Lock and return a person. Raise `InputChanged` if moments, drafts or facts that the engine received changed."""
+    user = UserProfile.objects.locked().get(pk=user_id)  # as every change of the chain does
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
         raise InputChanged("Moments that the engine received were changed or deleted.")
     drafts = [chunk.draft.pk for one in builds for chunk in one.chunks if chunk.draft]
@@ -283,9 +253,7 @@ def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Seq
 
 
 @dataclass(frozen=True)
-class Division:
-    """A build with its result, ready to be stored."""
-
+class FinishedBuild:
     job: Job
     input: BuildInput
     built: Built
@@ -293,33 +261,33 @@ class Division:
 
 def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
     """Store the moments of a build, and link its turns to them. The caller must link the moments into the chain."""
-    [moments] = store_each([Division(job, input, built)])
+    [moments] = store_builds([FinishedBuild(job, input, built)])
     return moments
 
 
-def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
+def store_builds(builds: Sequence[FinishedBuild]) -> list[list[Moment]]:
     """Store the moments of several builds of one person, with a constant number of statements."""
-    segments = [(one.input.session, segment) for one in divisions for segment in one.built.segments]
+    segments = [(one.input.session, segment) for one in builds for segment in one.built.segments]
     times = _times(segments)
     taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
     left = iter(times)
-    stored = [_moments(division, left, taken) for division in divisions]
+    stored = [_moments(build, left, taken) for build in builds]
     _link_turns(Moment.objects.bulk_create([moment for moments in stored for moment in moments]))
     return stored
 
 
-def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
+def _moments(build: FinishedBuild, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
     """Return the unsaved moments of a build, and add their keys to `taken`. The latest moment contains the journey."""
     moments: list[Moment] = []
-    for segment, said in zip(division.built.segments, times, strict=False):  # the other times are for the next builds
-        moments.append(_moment(division, segment, said, taken))
+    for segment, said in zip(build.built.segments, times, strict=False):  # the other times are for the next builds
+        moments.append(_moment(build, segment, said, taken))
         taken.add(moments[-1].key)
-    max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = division.built.journey
+    max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = build.built.journey
     return moments
 
 
-def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
-    session, written = division.input.session, segment.written
+def _moment(build: FinishedBuild, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
+    session, written = build.input.session, segment.written
     columns = _columns(segment.draft)
     return Moment(
         **columns,
@@ -330,21 +298,20 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
         ends_at=said[1],
         first_sequence=segment.first_sequence,
         last_sequence=segment.last_sequence,
-        job_id=written.job_id if written else division.job.pk,
-        engine=written.engine if written else division.built.engine,
-        prompt_version_id=written.prompt_version_id if written else division.input.prompt_version.pk,
+        job_id=written.job_id if written else build.job.pk,
+        engine=written.engine if written else build.built.engine,
+        prompt_version_id=written.prompt_version_id if written else build.input.prompt_version.pk,
     )
 
 
 def _columns(draft: DraftMoment) -> dict[str, Any]:
-    """Return the engine's fields as columns. Strip the name, and remove duplicate tags."""
     written = {name: getattr(draft, name) for name in EPISODE_FIELDS}
     tags = {name: merge_lists([], value) for name, value in written.items() if isinstance(value, list)}
     return written | tags | {"name": draft.name.strip()}
 
 
 def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
-    """Return unsaved drafts of the moments, for a later build to publish."""
+    """Return unsaved drafts of the moments. A later build publishes them."""
     return [
         EpisodeDraft(
             **_columns(segment.draft),
@@ -361,13 +328,12 @@ def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
 
 
 def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
-    """Return the keys of a person's moments that contain one of these dates."""
     on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
     return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
 
 
 def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
-    """Return the times of the first and last turn of each segment. All sessions belong to one person."""
+    """Return the times of the first and last turn of each segment of one person's sessions."""
     rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
     sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
@@ -382,7 +348,7 @@ def _link_turns(moments: Sequence[Moment]) -> None:
     pks, sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": moments[0].user_id, "moments": pks}
     with connection.cursor() as cursor:
-        cursor.execute(HOLD_SQL, values | {"sessions": sessions, "firsts": firsts, "lasts": lasts})
+        cursor.execute(LINK_SQL, values | {"sessions": sessions, "firsts": firsts, "lasts": lasts})
 
 
 def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
@@ -392,14 +358,14 @@ def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dic
         "first_sequence": input.first_sequence,
         "last_sequence": input.last_sequence,
         "engine": built.engine,
-        "engine_calls": len(input.asked),
+        "engine_calls": len(input.undrafted),
     }
 
 
 # --- arithmetic, without a database ---
 
 
-def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:
+def cover_window(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:
     """Make the proposed ranges cover a window without gaps or overlaps.
 
     Clip ranges to the window, and sort them. If ranges overlap, the earlier one keeps its part. A gap goes to the range
@@ -410,8 +376,7 @@ def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tupl
         length: the number of turns in the window, at least 1.
 
     Returns:
-        A dict that maps positions in `ranges` to the new inclusive (start, end) indexes, in window order. Dropped
-        ranges are missing.
+        The new inclusive (start, end) indexes in window order, keyed by position in `ranges`.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))

@@ -1,4 +1,4 @@
-"""The journey is a text with a person's latest moments before some turns, as dated sentences in time order.
+"""The journey: a text with a person's latest moments before some turns, as dated sentences in time order.
 
 It is derived without a model, and stored with the last moment of each build, so it outlives the session. It contains
 moments of earlier turns, even if they were built later.
@@ -51,44 +51,30 @@ Headlines = Mapping[int, tuple[str, str]]  # names and summaries of moments, key
 
 
 @dataclass(frozen=True)
-class KnownBefore:
+class KnownHistory:
     """The journey before some turns, and the headlines from which it was derived."""
 
     journey: Journey
     headlines: Headlines
 
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         return are_current(self.headlines)
 
 
 @dataclass(frozen=True)
-class Place:
-    """The position of some turns in a person's history.
+class HistoryPosition:
+    """The position of some turns in a person's history."""
 
-    Args:
-        session: primary key of the turns' session.
-        sequence: sequence of the first turn. Moments of this session from this turn on are excluded.
-        until: the time of the last turn.
-    """
-
-    session: int
-    sequence: int
-    until: datetime
+    session: int  # primary key
+    sequence: int  # of the first turn; moments of the session from this turn on are excluded
+    until: datetime  # the time of the last turn
 
 
 @dataclass(frozen=True)
-class Told:
-    """A moment before some turns.
-
-    Args:
-        pk: primary key; None for an unsaved moment.
-        moment: the moment as an engine receives it.
-        sequence: sequence of the moment's first turn.
-    """
-
-    pk: int | None
+class PriorMoment:
+    pk: int | None  # None for an unsaved moment
     moment: KnownMoment
-    sequence: int
+    sequence: int  # of the moment's first turn
 
     @property
     def order(self) -> tuple[datetime, int, bool, int]:
@@ -97,20 +83,14 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Before:
-    """The moments of a person before some turns.
+class PriorMoments:
+    """The moments of a person before some turns. Only the latest are read, newest first."""
 
-    Args:
-        latest: the latest moments, newest first.
-        count: the number of all moments.
-        since: the start of the first moment.
-    """
+    latest: Sequence[PriorMoment] = ()
+    count: int = 0  # of all moments
+    since: datetime | None = None  # the start of the first moment
 
-    latest: Sequence[Told] = ()
-    count: int = 0
-    since: datetime | None = None
-
-    def with_new(self, new: Sequence[Told], until: datetime) -> "Before":
+    def with_new(self, new: Sequence[PriorMoment], until: datetime) -> "PriorMoments":
         """Return a copy that also contains the unsaved moments that ended by `until`."""
         added = [one for one in new if one.moment.ends_at <= until]
         begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
@@ -119,11 +99,10 @@ class Before:
         return replace(self, latest=latest, count=self.count + len(added), since=min(begun, default=None))
 
     @property
-    def known(self) -> KnownBefore:
-        """The journey for an engine, and its headlines."""
+    def known(self) -> KnownHistory:
         shown = self.latest[:RECENT_MOMENTS]
         journey = Journey([one.moment for one in shown], self.count, self.since)
-        return KnownBefore(journey, {one.pk: (one.moment.name, one.moment.summary) for one in shown if one.pk})
+        return KnownHistory(journey, {one.pk: (one.moment.name, one.moment.summary) for one in shown if one.pk})
 
 
 def are_current(headlines: Headlines) -> bool:
@@ -132,7 +111,7 @@ def are_current(headlines: Headlines) -> bool:
     return {pk: (name, summary) for pk, name, summary in now} == headlines
 
 
-def told(journey: Journey) -> str:
+def journey_text(journey: Journey) -> str:
     """Return the journey as text: the period, the number of moments, and as many of the latest moments as fit."""
     first, last = (
         f"{time:%Y-%m-%d}" for time in (journey.since or journey.moments[-1].starts_at, journey.moments[0].ends_at)
@@ -147,29 +126,24 @@ def told(journey: Journey) -> str:
 
 
 def _step(moment: KnownMoment) -> str:
-    """Return a moment as text: day, name, and the shortened first sentence of the summary."""
+    """Return a moment's day, name, and the shortened first sentence of its summary."""
     said = next(iter(sentences(moment.summary)), " ".join(moment.summary.split()))
     if len(said) > STEP_MAX:
         said = f"{said[:STEP_MAX].rsplit(' ', 1)[0]} …"
     return f"{moment.ends_at:%Y-%m-%d} {moment.name[:60].replace('-', ' ')}: {said}"
 
 
-def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
-    """Return the journey before some turns. The arguments are those of `Place`."""
-    [before] = before_each(session.user_id, [Place(session.pk, sequence, until)])
+def known_history(session: Session, sequence: int, until: datetime) -> KnownHistory:
+    """Return the journey before a position. The arguments are those of `HistoryPosition`."""
+    [before] = prior_moments(session.user_id, [HistoryPosition(session.pk, sequence, until)])
     return before.known
 
 
-def before_each(user: int, places: Sequence[Place]) -> list[Before]:
-    """Return a person's moments before each place, using one statement.
-
-    Args:
-        user: primary key of the person.
-        places: places in the person's sessions.
-    """
-    values: dict[str, Any] = {"user": user, "sessions": [place.session for place in places]}
-    values |= {"sequences": [place.sequence for place in places], "untils": [place.until for place in places]}
-    found: list[list[tuple[Any, ...]]] = [[] for _ in places]
+def prior_moments(user: int, positions: Sequence[HistoryPosition]) -> list[PriorMoments]:
+    """Return a person's moments before each position, using one statement."""
+    values: dict[str, Any] = {"user": user, "sessions": [one.session for one in positions]}
+    values |= {"sequences": [one.sequence for one in positions], "untils": [one.until for one in positions]}
+    found: list[list[tuple[Any, ...]]] = [[] for _ in positions]
     with connection.cursor() as cursor:
         cursor.execute(BEFORE_SQL, values)
         for number, *row in cursor:
@@ -177,11 +151,11 @@ def before_each(user: int, places: Sequence[Place]) -> list[Before]:
     return [_before(rows) for rows in found]
 
 
-def _before(rows: Sequence[tuple[Any, ...]]) -> Before:
+def _before(rows: Sequence[tuple[Any, ...]]) -> PriorMoments:
     count, since, *_ = rows[0]
     latest = [
-        Told(pk, KnownMoment(name, summary, starts_at, ends_at), sequence)
+        PriorMoment(pk, KnownMoment(name, summary, starts_at, ends_at), sequence)
         for _, _, pk, name, summary, starts_at, ends_at, sequence in rows
         if pk is not None
     ]
-    return Before(latest, count, since)
+    return PriorMoments(latest, count, since)

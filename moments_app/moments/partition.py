@@ -1,20 +1,23 @@
-"""Partition events: boundaries in a session, with a text for the model that reads the session."""
+"""Partition events: boundaries in a session, with a text for the model that reads the session. Deleting moments."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from moments_app.engines.calls.moments import RECENT_MOMENTS
-from moments_app.models import Moment
+from moments_app.models import Job, Moment
+from moments_app.models.job import LEFT_OUT
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.turns import platform_text
-from sessions_app.models import Message, Session
+from sessions_app.models import Event, Message, Session
+from sessions_app.models.event import MOMENT_DELETED
 from sessions_app.text.length import estimate_tokens
 
 TOOL_NAME = "session_partition"
@@ -37,12 +40,7 @@ class PartitionEvent:
 
     @classmethod
     def of_build(cls, moments: Sequence[Moment], *, journey: str, session: Session) -> Self:
-        """Return the event for a build of moments.
-
-        Args:
-            moments: the stored moments of the build, oldest first.
-            journey: the person's journey, including these moments.
-        """
+        """Return the event for a build of moments, which are stored and sorted, oldest first."""
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
         about = f", about {', '.join(topics)}" if topics else ""
@@ -59,7 +57,6 @@ class PartitionEvent:
         """Return the event for a digest. It is a system message, which a client sends before all others.
 
         Args:
-            context: the information that a model needs to continue.
             turns: the sequences of the replaced turns.
             cleared: whether the session is idle, so that the live window is empty.
         """
@@ -72,17 +69,13 @@ class PartitionEvent:
         }
         return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
-    def leave(self, sequence: int) -> Message:
-        """Store the event right after the turn with this sequence, with the turn's time."""
-        [message] = leave_each([(self, sequence)])
+    def store_after(self, sequence: int) -> Message:
+        """Store the event right after a turn, with the turn's time."""
+        [message] = store_events([(self, sequence)])
         return message
 
     def payload(self, latest: Sequence[str]) -> dict[str, object]:
-        """Return the payload, including the fields common to all events.
-
-        Args:
-            latest: keys of the person's latest moments.
-        """
+        """Return the payload, including the fields common to all events. `latest` has keys of the latest moments."""
         return {
             "partition_type": self.partition_type,
             "created_at": timezone.now().isoformat(),
@@ -93,18 +86,18 @@ class PartitionEvent:
         }
 
 
-def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
+def store_events(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
     """Store events in one person's sessions, each right after the turn with its sequence, with the turn's time."""
     user = events[0][0].session.user_id
-    said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
+    said_at = _times_of_turns(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
     latest = list(keys[:LATEST_MOMENTS])
     left = [_message(event, sequence, latest, said_at[event.session.pk, sequence]) for event, sequence in events]
-    platform_text.keep(user, [message.content for message in left])
+    platform_text.store_lines(user, [message.content for message in left])
     return Message.objects.bulk_create(left)
 
 
-def _said_at(user: int, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], datetime]:
+def _times_of_turns(user: int, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], datetime]:
     sessions, sequences = zip(*places, strict=True)
     turns = Message.objects.turns().filter(user_id=user, session__in=sessions, sequence__in=sequences)
     rows = turns.values_list("session_id", "sequence", "created_at")
@@ -128,8 +121,8 @@ def _message(event: PartitionEvent, sequence: int, latest: Sequence[str], said_a
     )
 
 
-def known_at(event: Message | None) -> str:
-    """Return the known data before a partition event: the context of a digest, or the summaries of moments.
+def text_known_at(event: Message | None) -> str:
+    """Return what is known before a partition event: the context of a digest, or the summaries of moments.
 
     The text depends only on the event's own session. So withdrawals in other sessions don't affect data derived from
     this text.
@@ -137,10 +130,10 @@ def known_at(event: Message | None) -> str:
     if event is None:
         return ""
     payload = event.payload if isinstance(event.payload, dict) else {}
-    return str(payload.get("context") or _said_by_moments(event))
+    return str(payload.get("context") or _summaries_before(event))
 
 
-def _said_by_moments(event: Message) -> str:
+def _summaries_before(event: Message) -> str:
     own = Moment.objects.filter(user_id=event.user_id, source_session_id=event.session_id)
     latest = own.filter(last_sequence__lte=event.sequence).order_by("-first_sequence")[:RECENT_MOMENTS]
     return "\n".join(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}" for moment in reversed(latest))
@@ -149,9 +142,8 @@ def _said_by_moments(event: Message) -> str:
 def rewrite(event: Message, payload: dict[str, Any], *, is_of_request: bool = False) -> None:
     """Replace the payload of a stored partition event, and update its text.
 
-    Args:
-        is_of_request: whether the role may be that of requests, which may not write served lines. They are then
-            written in the background.
+    If the database role may be that of requests (`is_of_request`), which may not write served lines, they are written
+    in the background.
     """
     places = {line.partition(":")[0]: place for place, line in enumerate(event.content.split("\n"))}
     event.payload = payload
@@ -160,9 +152,9 @@ def rewrite(event: Message, payload: dict[str, Any], *, is_of_request: bool = Fa
     event.tokens = estimate_tokens(event.content)
     event.save(update_fields=["payload", "content", "tokens"])
     if is_of_request:
-        transaction.on_commit(partial(platform_text.keep_soon, event.user_id, [event.content]))
+        transaction.on_commit(partial(platform_text.store_lines_later, event.user_id, [event.content]))
     else:
-        platform_text.keep(event.user_id, [event.content])
+        platform_text.store_lines(event.user_id, [event.content])
 
 
 def fenced(payload: dict[str, object]) -> str:
@@ -170,3 +162,61 @@ def fenced(payload: dict[str, object]) -> str:
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in payload.items()]
     body = "\n".join(lines).replace("[/TOOL", "\\u005b/TOOL").replace("[TOOL", "\\u005bTOOL")
     return f"[TOOL RESULT: {TOOL_NAME}]\n{body}\n[/TOOL RESULT]"
+
+
+# --- deleting moments ---
+#
+# Keys of moments are derived from their names, which may quote turns. So other rows must not contain keys of deleted
+# moments.
+
+
+@transaction.atomic
+def delete_moment(moment: Moment, *, actor: str) -> None:
+    """Delete a moment, and clear journeys that may mention it. Its turns stay, and count as processed."""
+    Event.objects.create(
+        type=MOMENT_DELETED,
+        actor=actor,
+        user_pk=moment.user_id,
+        session_pk=moment.source_session_id,
+        payload={
+            "key": moment.key,
+            "first_sequence": moment.first_sequence,
+            "last_sequence": moment.last_sequence,
+        },
+    )
+    user_id, since = moment.user_id, moment.starts_at
+    moment.delete()
+    Moment.objects.with_journey_since(user_id, since).update(journey="")
+
+
+def rows_with_keys(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
+    """Return the rows that contain keys of a session's moments, and its jobs whose results contain dropped sentences.
+
+    The rows are partition events of the person's other sessions (with a condition for others in `also`), jobs, and
+    entries of the event log.
+    """
+    events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
+    named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
+    quoting = Q(session=session, result__has_key=LEFT_OUT)
+    jobs = Job.objects.filter(quoting | Q(result__moment_keys__has_any_keys=keys), user_id=session.user_id)
+    log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
+    return [*events.filter(named | also if also else named), *jobs, *log] if keys else [*jobs]
+
+
+def remove_keys(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
+    """Remove keys of deleted moments from a row, and dropped sentences from a job. `fields` are set in an event."""
+    if isinstance(row, Message):
+        rewrite(row, _without(row.payload, keys) | fields)
+    elif isinstance(row, Job):
+        row.result = {name: value for name, value in _without(row.result, keys).items() if name != LEFT_OUT}
+        row.save(update_fields=["result"])
+    else:
+        row.payload = _without(row.payload, keys)
+        row.save(update_fields=["payload"])
+
+
+def _without(payload: Any, keys: Collection[str]) -> dict[str, Any]:
+    return {
+        name: [key for key in value if key not in keys] if name in ("moment_keys", "last_n_moment_keys") else value
+        for name, value in payload.items()
+    }

@@ -24,20 +24,20 @@ from moments_app.jobs.process import (
 from moments_app.models import Correction, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.delete import mentions, take_keys_out
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
     Built,
     builder,
     builder_prompt,
-    chunks_of,
     divide,
-    refuse_what_moved,
+    lock_unless_moved,
+    split_chunks,
     store_moments,
 )
-from moments_app.moments.journey import known_before
-from moments_app.moments.partition import PartitionEvent, rewrite
+from moments_app.moments.journey import known_history
+from moments_app.moments.partition import PartitionEvent, remove_keys, rewrite, rows_with_keys
+from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session
 
 FROM_SEQUENCE = "from_sequence"  # key in params: moments before this turn are already rebuilt
@@ -45,15 +45,10 @@ FROM_SEQUENCE = "from_sequence"  # key in params: moments before this turn are a
 
 @dataclass(frozen=True)
 class RebuildInput(ProcessInput):
-    """The input of a rebuild.
-
-    Args:
-        build: the input of the repeated build.
-        replaced: the moments to replace: their last modification times, keyed by primary key.
-    """
+    """The input of the repeated build, and the moments to replace."""
 
     build: BuildInput
-    replaced: dict[int, datetime]
+    replaced: dict[int, datetime]  # the times of the moments' last changes, keyed by primary key
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, build=self.build.with_prompt(version))
@@ -71,7 +66,6 @@ class RebuildMoments(Process[RebuildInput, Built]):
         return builder()
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
-        """Read the turns of the first build to repeat."""
         session = session_of(job)
         corrections = Correction.objects.for_user(session.user).state()
         sequence: int = job.params.get(FROM_SEQUENCE, 0)
@@ -92,7 +86,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
             InputChanged: moments were changed or deleted, turns were retracted, or a fact was corrected meanwhile.
         """
         session = locked_session(job)
-        user = refuse_what_moved(session.user_id, input.build.corrections, builds=[input.build])
+        user = lock_unless_moved(session.user_id, input.build.corrections, builds=[input.build])
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise InputChanged("The session's moments changed while the engine was working.")
@@ -118,21 +112,19 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the first moments at or after a sequence that were created by one build, up to a gap.
-
-    A gap may be a deleted moment, which must not be recreated.
-    """
+    """Return the first moments at or after a sequence that were created by one build, up to a gap."""
+    # A gap may be a deleted moment, which must not be recreated.
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")
     found: list[Moment] = []
     for moment in own.defer("search_vector")[:MAX_TURNS]:
-        if found and not _goes_on(found, moment):
+        if found and not _continues(found, moment):
             break
         found.append(moment)
     return found
 
 
-def _goes_on(moments: list[Moment], moment: Moment) -> bool:
+def _continues(moments: list[Moment], moment: Moment) -> bool:
     first, last = moments[0], moments[-1]
     fits = moment.last_sequence - first.first_sequence < MAX_TURNS
     return fits and moment.job_id == first.job_id and moment.first_sequence == last.last_sequence + 1
@@ -149,10 +141,10 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
     build = BuildInput(
         prompt_version=builder_prompt(session),
         session=session,
-        known=known_before(session, moments[0].first_sequence, until),
+        known=known_history(session, moments[0].first_sequence, until),
         first_sequence=moments[0].first_sequence,
         last_sequence=moments[-1].last_sequence,
-        chunks=chunks_of(shown, session.user.zone),
+        chunks=split_chunks(shown, blank_platform_text(shown), session.user.zone),
         corrections=corrections,
         is_again=True,
     )
@@ -172,8 +164,8 @@ def _rewrite_events(session: Session, old: set[str], moments: list[Moment], jour
         rewrite(event, payload | PartitionEvent.of_build(named, journey=journey, session=session).fields)
     gone = old - {moment.key for moment in moments}
     own = session.messages.partitions().filter(payload__last_n_moment_keys__has_any_keys=list(gone))
-    for row in [*own, *mentions(session, list(gone))]:
-        take_keys_out(row, gone)
+    for row in [*own, *rows_with_keys(session, list(gone))]:
+        remove_keys(row, gone)
 
 
 def _follow_up(job: Job, session: Session, input: RebuildInput) -> None:

@@ -1,10 +1,9 @@
-"""`correct`: correct, end or withdraw a fact together with everything that says the same thing; and `undo_correction`.
+"""Correct, end or withdraw a fact together with everything that says the same thing, and undo this.
 
-The module finds such texts by provenance (they were derived from the same turns) and by search. It changes other facts,
-lines of streams' texts, moments, summaries and digests, and rebuilds the profile. Turns keep their words and are
+Such texts are found by provenance (they were derived from the same turns) and by search. Turns keep their words and are
 marked. Engines receive marked turns in their corrected form, so they derive nothing wrong from them again. Ending a
 fact changes only facts and texts, because these describe the present. Moments, summaries, digests and turns describe
-their own time. All changes can be previewed, are made in one transaction, and are undone together.
+their own time.
 """
 
 import re
@@ -30,18 +29,18 @@ from moments_app.models import (
     StatementChange,
 )
 from moments_app.models.atom import TEXT_ATTRIBUTES, WRITTEN_ATTRIBUTES, content_hash
-from moments_app.provenance.written_texts import (
+from moments_app.provenance.rewording import (
     KINDS,
+    Rewording,
     Row,
-    address_of,
-    of_session_since,
-    of_sessions,
-    restored,
+    TextChange,
+    restore,
+    reverting,
     reword,
-    reworded,
+    rows_of_sessions,
+    rows_since,
     set_text,
-    texts_of,
-    undoing,
+    text_changes,
 )
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
@@ -50,17 +49,16 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, remove_lines_with, write_text
 from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.rewording import Rewording
 from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
-FOUND = 100  # maximum results of the search for matching texts
+MAX_FOUND = 100  # maximum results of the search for matching texts
 FACT, STREAM, TURN = "fact", "stream", "turn"
-CHANGED = FACT, *KINDS.values(), STREAM, TURN
-ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
-OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
+TEXT_KINDS = FACT, *KINDS.values(), STREAM, TURN
+END_COLUMNS = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
+LINE_COLUMNS = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
 
 
 class CannotCorrect(Refusal):
@@ -70,74 +68,55 @@ class CannotCorrect(Refusal):
 
 
 @dataclass(frozen=True)
-class Change:
-    """A text that says the same thing, before and after.
-
-    Args:
-        kind: the kind of the text's source: a fact, a moment, a summary, a partition event, a line of a stream's text,
-            or a turn, which is only marked.
-        before, after: the text, or a list of texts. A blank `after` means that the text is removed or no longer valid.
-    """
-
-    kind: str
-    ref: str
-    pk: int
-    field: str
-    before: Any
-    after: Any
-
-
-@dataclass(frozen=True)
-class Order:
-    """An instruction to correct, end or withdraw a fact."""
-
+class CorrectionRequest:
     kind: str
     after: str = ""
     valid_until: datetime | None = None
 
 
-def correcting(content: str) -> Order:
-    """Return the order to replace the text of a fact that was never true."""
-    return Order(Correction.Kind.CORRECTED, content.strip())
+def correcting(content: str) -> CorrectionRequest:
+    """Return the request to replace the text of a fact that was never true."""
+    return CorrectionRequest(Correction.Kind.CORRECTED, content.strip())
 
 
-def ending(valid_until: datetime | None = None) -> Order:
-    return Order(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
+def ending(valid_until: datetime | None = None) -> CorrectionRequest:
+    return CorrectionRequest(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
 
 
-def withdrawing() -> Order:
-    """Return the order to withdraw a fact that was never true, without a replacement."""
-    return Order(Correction.Kind.WITHDRAWN)
+def withdrawing() -> CorrectionRequest:
+    """Return the request to withdraw a fact that was never true, without a replacement."""
+    return CorrectionRequest(Correction.Kind.WITHDRAWN)
 
 
-def preview(fact: MemoryAtom, order: Order) -> list[Change]:
+def preview(fact: MemoryAtom, request: CorrectionRequest) -> list[TextChange]:
     """Return all texts that say the same thing, before and after the change. Runs a constant number of queries.
 
     Raises:
         CannotCorrect: the fact belongs to no person, was corrected already, or already has this text.
     """
     _person_of(fact)
-    _refuse(fact, order)
-    return _saying_same(fact, order)
+    _refuse(fact, request)
+    return _matching(fact, request)
 
 
-def said_elsewhere(fact: MemoryAtom) -> list[Change]:
+def matching_texts(fact: MemoryAtom) -> list[TextChange]:
     """Return all other texts that say the same thing as a fact, and how each would read without the fact.
 
     Raises:
         CannotCorrect: the fact belongs to no person.
     """
-    return _saying_same(fact, withdrawing())[1:]
+    return _matching(fact, withdrawing())[1:]
 
 
-def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
+def _matching(fact: MemoryAtom, request: CorrectionRequest) -> list[TextChange]:
     """Return the change of the fact, followed by the changes of other texts that say the same thing."""
-    rewording = Rewording(fact.content, order.after)
-    found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
+    rewording = Rewording(fact.content, request.after)
+    own = TextChange(FACT, fact.uri, fact.pk, "content", fact.content, request.after)
+    found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=MAX_FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
-    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
-    if order.kind != Correction.Kind.ENDED:
+    changes = [own, *_facts(fact, request, rewording, pks["fact"], turns)]
+    if request.kind != Correction.Kind.ENDED:
         marks = _turn_marks(fact, rewording, turns)
         marked = {*fact.source_message_ids, *(mark.pk for mark in marks)}
         sessions = {turn.session_id for turn in turns if turn.pk in marked}
@@ -147,7 +126,9 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
 
 
 @transaction.atomic
-def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collection[str] = ()) -> Correction:
+def correct(
+    fact: MemoryAtom, request: CorrectionRequest, *, requested_by: str, leave: Collection[str] = ()
+) -> Correction:
     """Correct, end or withdraw a fact and everything that says the same thing.
 
     Args:
@@ -155,29 +136,27 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         leave: addresses of matching texts that must not change.
 
     Raises:
-        CannotCorrect: see `preview`.
+        CannotCorrect: as in `preview`.
     """
     user = _lock_person(_person_of(fact).pk)
     fact = MemoryAtom.objects.select_related("user", "stream").get(pk=fact.pk)
-    changes = [change for change in preview(fact, order) if change.ref == fact.uri or change.ref not in leave]
+    changes = [change for change in preview(fact, request) if change.ref == fact.uri or change.ref not in leave]
     correction = Correction.objects.create(
         user=user,
         fact=fact,
-        kind=order.kind,
+        kind=request.kind,
         before=fact.content,
-        after=order.after,
-        valid_until=order.valid_until,
+        after=request.after,
+        valid_until=request.valid_until,
         requested_by=requested_by,
     )
     changes.sort(key=lambda change: change.kind != STREAM)  # change lines of texts before their items end
-    correction.changes = [_apply(change, correction, user) for change in changes]
+    correction.changes = [_apply(change, correction) for change in changes]
     _move_parts(correction)
-    EpisodeDraft.objects.filter(user=user).delete()  # builds create new drafts from the corrected facts
     correction.save(update_fields=["changes"])
-    _settle(correction, Cause(requested_by, correction.reason))
-    _touch_person(user)
+    _refresh(correction, Cause(requested_by, correction.reason))
     queue_indexing(fact, requested_by=requested_by)
-    _log("fact_" + str(order.kind), correction, requested_by)
+    _log("fact_" + str(request.kind), correction, requested_by)
     return correction
 
 
@@ -188,7 +167,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     Raises:
         CannotCorrect: it was undone already, or the fact has a later correction.
     """
-    user = _lock_person(correction.user_id)
+    _lock_person(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
@@ -199,12 +178,10 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     pks = [change["pk"] for change in correction.changes if "made" in change]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
-    EpisodeDraft.objects.filter(user=user).delete()
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
     correction.save(update_fields=["undone_at"])
-    _settle(correction, cause)
-    _touch_person(user)
+    _refresh(correction, cause)
     _log("correction_undone", correction, requested_by)
     return correction
 
@@ -225,20 +202,20 @@ def _person_of(fact: MemoryAtom) -> UserProfile:
     return fact.user
 
 
-def _refuse(fact: MemoryAtom, order: Order) -> None:
+def _refuse(fact: MemoryAtom, request: CorrectionRequest) -> None:
     if fact.is_wrong or fact.state == MemoryAtom.State.EVICTED:
         raise CannotCorrect("The fact was already corrected or removed, so it can't be corrected.")
-    if order.kind == Correction.Kind.ENDED:
+    if request.kind == Correction.Kind.ENDED:
         if fact.state == MemoryAtom.State.ENDED:
             raise CannotCorrect("The fact has already ended.")
-        if order.valid_until and order.valid_until > timezone.now():
+        if request.valid_until and request.valid_until > timezone.now():
             raise CannotCorrect("valid_until must not be in the future.")
-    if order.kind == Correction.Kind.CORRECTED:
-        if content_hash(order.after) == content_hash(fact.content):
+    if request.kind == Correction.Kind.CORRECTED:
+        if content_hash(request.after) == content_hash(fact.content):
             raise CannotCorrect("content: the fact already says this.")
         if (
             MemoryAtom.objects.active()
-            .filter(stream=fact.stream_id, user=fact.user_id, content_hash=content_hash(order.after))
+            .filter(stream=fact.stream_id, user=fact.user_id, content_hash=content_hash(request.after))
             .exists()
         ):
             raise CannotCorrect("content: another fact already says this. Remove this fact instead.")
@@ -257,13 +234,9 @@ def _refuse_undoing(correction: Correction) -> None:
 # --- matching texts ---
 
 
-def _of_fact(fact: MemoryAtom, order: Order) -> Change:
-    return Change(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
-
-
 def _facts(
-    fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
-) -> list[Change]:
+    fact: MemoryAtom, request: CorrectionRequest, rewording: Rewording, found: Collection[int], turns: Sequence[Message]
+) -> list[TextChange]:
     """Return the person's other statements that say the same thing, including lines and candidates for a shard."""
     line = Q(state=MemoryAtom.State.LINE)
     own = (MemoryAtom.objects.current() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
@@ -278,30 +251,21 @@ def _facts(
         # Possibly only some sentences of a line say the same thing.
         is_line = other.state == MemoryAtom.State.LINE
         is_text = other.attribute in TEXT_ATTRIBUTES or is_line
-        is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
-        after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
+        is_reworded = is_text or request.kind == Correction.Kind.CORRECTED
+        after = request.after if is_twin else rewording.apply_to(other.content) if is_reworded else ""
         if after != other.content and (is_same or after or is_text):
             kind = STREAM if is_line else FACT
-            changes.append(Change(kind, other.uri, other.pk, "content", other.content, after))
+            changes.append(TextChange(kind, other.uri, other.pk, "content", other.content, after))
     return changes
 
 
-def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], sessions: Collection[int]) -> list[Change]:
-    """Return the changes of texts that engines wrote.
-
-    Args:
-        moments: primary keys of the moments.
-        sessions: primary keys of the sessions whose summaries and partition events are changed.
-    """
+def _texts(
+    fact: MemoryAtom, rewording: Rewording, moments: Collection[int], sessions: Collection[int]
+) -> list[TextChange]:
     assert fact.user_id is not None  # checked by `preview`
     found = Moment.objects.filter(user=fact.user_id, pk__in=moments).defer("search_vector").order_by("pk")
-    rows = chain(found, of_sessions(fact.user_id, sessions))
-    texts = [(row, field, text) for row in rows for field, text in texts_of(row).items()]
-    return [
-        Change(KINDS[type(row)], address_of(row), row.pk, field, text, after)
-        for row, field, text in texts
-        if (after := reworded(text, [rewording])) != text
-    ]
+    rows = chain(found, rows_of_sessions(fact.user_id, sessions))
+    return [change for _, change in text_changes(rows, rewording)]
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
@@ -316,14 +280,12 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     return as_corrected(with_text(_person_of(fact), turns))
 
 
-def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
-    """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected.
-
-    The source turns of the fact may state it in other words, such as "Oscar, my guinea pig".
-    """
+def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[TextChange]:
+    """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected."""
+    # The source turns of the fact may state it in other words, such as "Oscar, my guinea pig".
     sources = set(fact.source_message_ids)
     return [
-        Change(
+        TextChange(
             TURN, f"rem://sessions/{turn.session.session_id}/messages/{turn.sequence}", turn.pk, "content", wrong, right
         )
         for turn in turns
@@ -335,7 +297,7 @@ def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]
 # --- changes ---
 
 
-def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
+def _apply(change: TextChange, correction: Correction) -> dict[str, Any]:
     """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
@@ -343,7 +305,7 @@ def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[st
         return kept | {"made": made.pk if made else None}
     if change.kind == TURN:
         turn = Message.objects.get(pk=change.pk)
-        place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
+        place = {"user_id": correction.user_id, "session_id": turn.session_id, "sequence": turn.sequence}
         CorrectedTurn.objects.create(**place, correction=correction, wrong=change.before, right=change.after)
         return kept
     if row := _row(kept):
@@ -351,20 +313,15 @@ def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[st
     return kept
 
 
-def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
-    """End a fact, and replace it with the corrected one. The text of the correction is stored verbatim.
-
-    A task, goal or problem that a client wrote is reworded instead, because it keeps its ids and links.
-
-    Return the replacement if it is new.
-    """
+def _change_fact(change: TextChange, correction: Correction) -> MemoryAtom | None:
+    """End a fact, and replace it with the corrected one. Return the replacement if it is new."""
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
     cause, is_line = Cause(correction.requested_by, correction.reason), atom.position is not None
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
     remove_lines_with([atom], cause)
     same, action = MemoryAtom.objects.filter(pk=atom.pk), StatementChange.Action(correction.kind)
-    if change.after and atom.is_listed:
+    if change.after and atom.is_listed:  # a client's task, goal or problem keeps its ids and links
         same.change(action, cause, content=change.after, formed_at=correction.created_at)
         _index_again(atom.pk, cause)
         return None
@@ -388,7 +345,6 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 
 def _index_again(pk: int, cause: Cause) -> None:
-    """Index a statement whose text was changed by SQL."""
     atom = MemoryAtom.objects.get(pk=pk)
     atom.save(update_fields=["content"])
     atom.embeddings.all().delete()
@@ -396,7 +352,6 @@ def _index_again(pk: int, cause: Cause) -> None:
 
 
 def _move_links(before: int, after: int) -> None:
-    """Move the links of a task, goal or problem to its replacement."""
     EntityLink.objects.filter(from_entity=before).update(from_entity=after)
     EntityLink.objects.filter(to_entity=before).update(to_entity=after)
 
@@ -414,7 +369,7 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
     """Return the replacement of a wrong fact. It has the same times, but counts as known only since the correction."""
     is_line = atom.position is not None
     state = MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE
-    ended = {"state": state} | ({name: getattr(atom, name) for name in ENDING} if atom.ended_by else {})
+    ended = {"state": state} | ({name: getattr(atom, name) for name in END_COLUMNS} if atom.ended_by else {})
     right = MemoryAtom(
         stream=atom.stream,
         user=atom.user,
@@ -442,13 +397,12 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
     if not is_line:
         link_corrected(right, atom)
         return right
-    for name in OF_LINES:
+    for name in LINE_COLUMNS:
         setattr(right, name, getattr(atom, name))
     return right
 
 
 def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
-    """Remove the facts that a correction added, and restore those that it changed."""
     made = {change["made"]: change["pk"] for change in correction.changes if change.get("made")}
     for right, wrong in made.items():
         parts = MemoryAtom.objects.filter(merged_into=right)
@@ -467,10 +421,10 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
 
 
 def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
-    """Restore a text written by an engine, or the text of a stream, but keep later changes to it."""
+    """Restore a text that an engine wrote, or the text of a stream. Later changes to it are kept."""
     before, after = change["before"], change["after"]
-    if (row := _row(change)) and change["field"] in (texts := texts_of(row)):
-        set_text(row, change["field"], restored(change, texts[change["field"]], correction))
+    if row := _row(change):
+        restore(row, change, correction)
     is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before lines were statements
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
@@ -478,42 +432,30 @@ def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
 
 
 def _row(change: Mapping[str, Any]) -> Row | None:
-    """Return the moment, summary or partition event of a change.
-
-    Return None if the row was deleted, or if the change is of another kind.
-    """
     table = next((table for table, kind in KINDS.items() if kind == change["kind"]), None)
     return table.objects.filter(pk=change["pk"]).first() if table else None
 
 
 def _reword_later_texts(session: Session, correction: Correction) -> None:
-    """Restore the original words in texts that were written since the correction.
-
-    If someone has used the new words since, they may mean something else. Then only sentences that say the same thing
-    as the fact are changed.
-    """
+    """Restore the original words in texts that were written since the correction."""
+    # If the new words were used since, they may mean something else. Then only reword sentences that say the same.
     since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
     new = Rewording(correction.before, correction.after).new_words
     said = any(since.filter(content__iregex=rf"\m{re.escape(word)}\M").exists() for word in new)
-    later = of_session_since(session, correction.created_at)
-    reword(later, [undoing(correction, replaces_names=not said)])
+    reword(rows_since(session, correction.created_at), reverting(correction, replaces_names=not said))
 
 
-def _settle(correction: Correction, cause: Cause) -> None:
-    """Recompute the timelines of the facts that a correction changed or created."""
+def _refresh(correction: Correction, cause: Cause) -> None:
     changed = [change for change in correction.changes if "made" in change]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
     refresh_derived([*facts, *recompute_timelines(facts, cause)])
-
-
-def _touch_person(user: UserProfile) -> None:
-    """Invalidate the person's cached contexts."""
-    UserProfile.objects.filter(pk=user.pk).update(updated_at=timezone.now())
+    EpisodeDraft.objects.filter(user=correction.user_id).delete()  # builds create new drafts from the corrected facts
+    UserProfile.objects.filter(pk=correction.user_id).update(updated_at=timezone.now())  # invalidates cached contexts
 
 
 def _log(event: str, correction: Correction, actor: str) -> None:
     kinds = [change["kind"] for change in correction.changes]
-    counts = {kind: kinds.count(kind) for kind in CHANGED if kind in kinds}
+    counts = {kind: kinds.count(kind) for kind in TEXT_KINDS if kind in kinds}
     payload = {"correction_id": str(correction.correction_id), "changed": counts}
     Event.objects.create(type=event, actor=actor, user_pk=correction.user_id, payload=payload)

@@ -1,8 +1,7 @@
-"""`coverage`: determine where every turn is, from the rows and not from the counters.
+"""Determine where every turn is, from the rows and not from the counters.
 
-A turn is in a moment, in the live window, digested and waiting for the next build, waiting in a named job, archived or
-deleted by retention, or retracted. A turn in none of these places raises an alarm, and so does a session whose counters
-disagree with its rows. The count reads all turns, so it is too slow for API requests.
+A turn in no place raises an alarm, and so does a session whose counters disagree with its rows. The count reads all
+turns, so it is too slow for API requests.
 """
 
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from django.db import connection, transaction
 from django.db.models import F, Sum
 
 from moments_app.models import Job
-from moments_app.provenance.remake import MOMENTS
+from moments_app.provenance.rebuild import MOMENTS
 from sessions_app.models import Session, UserProfile
 
-NAMED = 100  # maximum number of sessions to return
+MAX_SESSIONS = 100  # maximum number of sessions that `uncovered` returns
 
 # The state of the latest job that builds moments of a session explains why turns of the session are waiting.
 _PLACED = """
@@ -106,11 +105,7 @@ class Coverage:
 
 
 def coverage(user: UserProfile | None = None) -> Coverage:
-    """Count the turns in each place.
-
-    Args:
-        user: count only this person's turns; None: count the turns of all people.
-    """
+    """Count the turns of a person, or of all people, in each place."""
     rows = _rows(_TOTALS_SQL, user)
     sessions, jobs = Session.objects.all(), Job.objects.filter(status=Job.Status.SKIPPED)
     if user:
@@ -126,14 +121,14 @@ def coverage(user: UserProfile | None = None) -> Coverage:
 
 
 def uncovered(user: UserProfile | None = None) -> list[Session]:
-    """Return up to `NAMED` sessions with turns that no job will put into moments, sorted by their oldest such turn."""
-    found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=["failed", "missing"], most=NAMED)]
+    """Return sessions with turns that no job will put into moments, sorted by their oldest such turn."""
+    found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=["failed", "missing"], most=MAX_SESSIONS)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]
 
 
 @transaction.atomic
-def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
+def queue_builds(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
     """Queue builds for the sessions that `uncovered` returns, regardless of the thresholds."""
     return [
         Job.objects.request(MOMENTS.process, session, requested_by=requested_by, force=True)

@@ -44,26 +44,26 @@ from moments_app.provenance.export_format import (
     FORMER_FIELDS,
     About,
     AtomText,
-    Before,
     FormerEntity,
     IsListed,
     Labels,
     MomentKey,
     Number,
     NumberOf,
-    Other,
+    OtherAtom,
     ServedContext,
     SourceSequences,
-    count_again,
+    ValuesBefore,
+    defer_references,
     derive_profile,
-    embed_memories,
-    embed_turns,
     link_bases,
-    note_others,
-    put_in_chain,
+    link_moments,
+    queue_embedding,
+    queue_turn_embedding,
+    queue_word_count,
+    restore_references,
     session_of,
     stream,
-    write_others,
 )
 from moments_app.recall.count_words import CountWords
 from moments_app.recall.embed import Embed
@@ -75,20 +75,21 @@ from moments_app.summaries import RollSummary
 from sessions_app.people.export_format import File, Name, NotRestored, PublicId, Reference
 from sessions_app.people.provenance import Provenance, declare
 
-MADE_OF_OTHERS = "it is derived from other rows, and is rebuilt"
+IS_DERIVED = "it is derived from other rows, and is rebuilt"
 NO_TEXT = "it contains addresses, sizes or hashes, but no text"
-OF_RETRACTION = "it records retractions"
+RECORDS_RETRACTIONS = "it records retractions"
 # Values for moments in exports made before engines wrote these fields.
 BLANK = {field.name: field.get_default() for field in Episode._meta.local_fields if field.blank}
 # Values for facts in exports made before facts had times.
-UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
-UNTIMED["due_at"] = None
-UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
-UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
+WITHOUT_TIMES: dict[str, object] = dict.fromkeys(
+    ("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at", "due_at", "confidence")
+)
+WITHOUT_TIMES |= {"worth": 0.0, "is_wrong": False}
+WITHOUT_TIMES |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
 # Values for facts in exports made before facts had kinds. Both kinds are derived again from the text.
-UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
+WITHOUT_KINDS: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
 # Values for facts in exports made before the lines of texts were statements.
-NO_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))
+WITHOUT_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))
 
 declare(
     Provenance(
@@ -100,7 +101,7 @@ declare(
             "previous_moment_keys journey engine created_at updated_at",
             columns=(MomentKey("key"), session_of("source_session", is_optional=True)),
             missing={"journey": ""} | BLANK,
-            after=put_in_chain,
+            after=link_moments,
         ),
         address=("rem://moments/key/", "key"),
         made_of=("source_session", "first_sequence", "last_sequence", "job"),
@@ -186,18 +187,21 @@ declare(
                 PublicId("atom_id"),
                 AtomText("content"),
                 IsListed(),
-                Other("merged_into", "merged_into_id"),
-                Other("replaced_by", "replaced_by_id"),
+                OtherAtom("merged_into", "merged_into_id"),
+                OtherAtom("replaced_by", "replaced_by_id"),
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"related_users": [], "external_id": None, "is_listed": False} | UNTIMED | UNKNOWN_KIND | NO_LINES,
+            missing={"related_users": [], "external_id": None, "is_listed": False}
+            | WITHOUT_TIMES
+            | WITHOUT_KINDS
+            | WITHOUT_LINES,
             former="absorbed_in shown_in",
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,
-            after=note_others,
-            at_end=write_others,
+            after=defer_references,
+            at_end=restore_references,
         ),
         File(
             "shard_atoms",
@@ -236,7 +240,7 @@ declare(
             columns=(
                 PublicId("change_id"),
                 Reference("atom_id", "statement", MemoryAtom, "atom_id"),
-                Before("before"),
+                ValuesBefore("before"),
             ),
             rows=StatementChange.objects.of_person,
             is_newer=True,
@@ -366,9 +370,9 @@ declare(
             columns=(session_of("session"),),
             is_restored=False,
         ),
-        not_retracted=OF_RETRACTION,
+        not_retracted=RECORDS_RETRACTIONS,
     ),
-    Provenance(RetractedItem, not_exported="its content is no longer believed", not_retracted=OF_RETRACTION),
+    Provenance(RetractedItem, not_exported="its content is no longer believed", not_retracted=RECORDS_RETRACTIONS),
     Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, not_retracted=NO_TEXT, erase=erase.unlink_calls),
     Provenance(
         KeptExchange,
@@ -385,17 +389,17 @@ declare(
     Provenance(
         Vocabulary,
         made_by=(CountWords.name,),
-        not_exported=MADE_OF_OTHERS,
-        not_retracted=MADE_OF_OTHERS,
-        imported=count_again,
+        not_exported=IS_DERIVED,
+        not_retracted=IS_DERIVED,
+        imported=queue_word_count,
     ),
     Provenance(
         Word,
         person="vocabulary__user",
         made_of=("vocabulary",),
         made_by=(CountWords.name,),
-        not_exported=MADE_OF_OTHERS,
-        not_retracted=MADE_OF_OTHERS,
+        not_exported=IS_DERIVED,
+        not_retracted=IS_DERIVED,
         erase=erase.forget_words,
         count_others=erase.count_words_of,
     ),
@@ -404,15 +408,15 @@ declare(
             model,
             made_of=("source",),
             made_by=(Embed.name,),
-            not_exported=MADE_OF_OTHERS,
+            not_exported=IS_DERIVED,
             not_retracted="it is removed with its text",
             imported=ask,
         )
         for model, ask in (
-            (FactEmbedding, embed_memories),
+            (FactEmbedding, queue_embedding),
             (MomentEmbedding, None),
             (ItemEmbedding, None),
-            (TurnEmbedding, embed_turns),
+            (TurnEmbedding, queue_turn_embedding),
         )
     ),
 )

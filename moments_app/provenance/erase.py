@@ -32,7 +32,7 @@ REQUESTED_BY = "erase_user"
 
 
 def forget_contexts(user: UserProfile) -> None:
-    """Drop the parts of the person's contexts that this process caches, once the erasure is committed."""
+    """Drop the cached parts of the person's contexts in this process, once the erasure is committed."""
     sessions = list(Session.objects.for_user(user).values_list("pk", flat=True))
     transaction.on_commit(partial(KEPT_LAYERS.forget, sessions))
 
@@ -67,7 +67,12 @@ def count_in_memories(user: UserProfile) -> dict[str, int]:
     """Count a person's items in shards, and items of other people that mention the person."""
     names = MemoryAtom.objects.about(user).exclude(user=user).count()
     names += sum(user.user_id in json.loads(item.data["related_users"]) for item in _retracted_about(user))
-    return count_in_shards(user) | {"names in other people's items": names}
+    shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
+    return {
+        "facts and observations of shared memory": shared,  # those without a foreign key to the person
+        "releases": Release.objects.only_from(user).count(),
+        "names in other people's items": names,
+    }
 
 
 def forget_names(user: UserProfile) -> None:
@@ -100,12 +105,6 @@ def forget_in_shards(user: UserProfile) -> None:
     for shard in shards:
         _forget_in_shard(shard, shard.atoms.filter(pk__in=pks))
     Release.objects.filter(pk__in=releases).delete()
-
-
-def count_in_shards(user: UserProfile) -> dict[str, int]:
-    """Count a person's items in shards that have no foreign key to the person, and releases with no other source."""
-    shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
-    return {"facts and observations of shared memory": shared, "releases": Release.objects.only_from(user).count()}
 
 
 def _in_shards(user: UserProfile) -> MemoryAtomQuerySet:

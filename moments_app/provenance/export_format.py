@@ -159,7 +159,7 @@ class ServedContext(Column):
             line[self.name] = asdict(kept) if kept else None
 
 
-class Before(Column):
+class ValuesBefore(Column):
     """The values of a statement before a change, without primary keys."""
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
@@ -193,7 +193,7 @@ class Labels(Column):
         return rows
 
 
-class Other(Column):
+class OtherAtom(Column):
     """The `atom_id` of another atom, which may come later in the file."""
 
     type, is_column = uuid.UUID | None, False
@@ -267,7 +267,7 @@ class FormerEntity(Column):
 # --- after rows are restored ---
 
 
-def put_in_chain(rows: list[RestoredRow], importing: Importing) -> None:
+def link_moments(rows: list[RestoredRow], importing: Importing) -> None:
     """Merge restored moments into the person's chain, and link their turns to them."""
     moments = [row.row for row in rows]
     Moment.objects.relink(importing.user.pk, moments)
@@ -285,13 +285,13 @@ def link_bases(rows: list[RestoredRow], importing: Importing) -> None:
     Summary.objects.bulk_update([row.row for row in rows], ["base"])
 
 
-def note_others(rows: list[RestoredRow], importing: Importing) -> None:
+def defer_references(rows: list[RestoredRow], importing: Importing) -> None:
     """Store references between facts, and between lines and their items, until all rows exist."""
     others = {row.row.pk: {name: row.line[name] for name in ("replaced_by", "merged_into")} for row in rows}
     importing.later[MemoryAtom].update({pk: names for pk, names in others.items() if any(names.values())})
 
 
-def write_others(importing: Importing) -> None:
+def restore_references(importing: Importing) -> None:
     """Restore references to other items. For older exports, also restore `about_kind` and the lines of texts."""
     for stream_type, about in ABOUT.items():
         untold = MemoryAtom.objects.filter(user=importing.user, about_kind="", stream__stream_type=stream_type)
@@ -325,19 +325,19 @@ def derive_profile(importing: Importing) -> None:
             pin_text(stream, stream.pinned_content, actor=REQUESTED_BY)
 
 
-def count_again(importing: Importing) -> None:
+def queue_word_count(importing: Importing) -> None:
     """Queue a count of a person's words."""
     if _has_memory(importing):
         Job.objects.request(CountWords.name, user_id=importing.user.pk, requested_by=REQUESTED_BY, force=True)
 
 
-def embed_memories(importing: Importing) -> None:
+def queue_embedding(importing: Importing) -> None:
     """Queue embedding of a person's facts, moments and items."""
     if _has_memory(importing) or importing.counts["items"]:
         ask_to_embed(REQUESTED_BY, user_id=importing.user.pk)
 
 
-def embed_turns(importing: Importing) -> None:
+def queue_turn_embedding(importing: Importing) -> None:
     """Queue embedding of the turns of sessions, if turns are embedded."""
     for session in importing.sessions() if settings.EMBEDDING.turns else ():
         ask_to_embed(REQUESTED_BY, session=session)

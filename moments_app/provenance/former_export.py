@@ -108,10 +108,11 @@ def restore_former(importing: Importing) -> None:
     known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.current()))
     new = statements_of(former, known, holding)
     atoms = [MemoryAtom(stream=stream, user=importing.user, **columns) for columns in new]
-    sessions = dict(Message.objects.filter(pk__in=_sources(atoms)).values_list("pk", "session_id"))
+    sources = {pk for atom in atoms for pk in atom.source_message_ids}
+    sessions = dict(Message.objects.filter(pk__in=sources).values_list("pk", "session_id"))
     for atom in atoms:
-        sources = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
-        atom.source_session_id = sources[-1] if sources else None
+        own = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
+        atom.source_session_id = own[-1] if own else None
     refresh_derived(recompute_timelines([atom for atom in atoms if insert_if_missing(atom)], Cause("import_user")))
 
 
@@ -166,7 +167,3 @@ def _turns(importing: Importing, places: Iterable[Place]) -> dict[Place, int]:
     return {
         (names[session], sequence): pk for session, sequence, pk in named.values_list("session_id", "sequence", "pk")
     }
-
-
-def _sources(atoms: Iterable[MemoryAtom]) -> set[int]:
-    return {pk for atom in atoms for pk in atom.source_message_ids}

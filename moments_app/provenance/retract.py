@@ -27,17 +27,17 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
 )
-from moments_app.moments.delete import take_keys_out
-from moments_app.provenance.derived import Derived, InStreams, derived_from, lost_notice
-from moments_app.provenance.remake import (
+from moments_app.moments.partition import remove_keys
+from moments_app.provenance.dependents import ItemDependents, TurnDependents, dependents_of_turns, lost_notice
+from moments_app.provenance.rebuild import (
     MEMORIES,
     MOMENTS,
     calls_for,
+    open_rebuilds,
     refresh,
     request_summary,
-    waiting_remakes,
 )
-from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
+from moments_app.provenance.repeated import RepeatingAnswer, RetractedText, find_repeating_turns
 from moments_app.streams.texts import changed_since, undo_since
 from moments_app.streams.timeline import recompute_timelines, refresh_derived, reopen
 from sessions_app.database.sql import lock_rows
@@ -78,50 +78,50 @@ def sequences_of(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Preview:
-    """The effects that a retraction would have.
+    """The effects that a retraction of turns or items would have.
 
     Args:
-        turns: number of turns that would be retracted.
-        moment_keys: keys of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
         engine_calls: estimated number of calls to rebuild data with other sources.
+        answers: answers that repeat the turns or items. They are retracted too, unless they can't be.
+        dependents: the dependent rows: of each session, and of items.
+        items: number of directly written items that would be retracted.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
-        answers: answers that repeat the turns. They are among the turns, unless they can't be retracted.
-        derived: the rows of each session.
     """
 
     turns: int
-    moment_keys: list[str]
     withdrawn: dict[str, int]
     engine_calls: int
-    lost: str
-    answers: list[Answer]
-    derived: list[Derived]
+    answers: list[RepeatingAnswer]
+    dependents: Sequence[ItemDependents]
+    items: int = 0
+    lost: str = ""
+
+    @property
+    def of_turns(self) -> list[TurnDependents]:
+        """The dependent rows of turns, for each session."""
+        return [part for part in self.dependents if isinstance(part, TurnDependents)]
+
+    @property
+    def moment_keys(self) -> list[str]:
+        return [moment.key for part in self.of_turns for moment in part.moments]
 
 
 def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collection[str] = ()) -> Preview:
-    """Return what `retract` would do, without changing anything.
-
-    Args:
-        session, sequences, leave: as in `retract`.
-
-    Raises:
-        CannotRetract: see `retract`.
-    """
+    """Return what `retract` would do with these arguments, without changing anything. Raises the same errors."""
     answers = _answers(session, sequences)
-    others = by_session(answers, leave)
-    own = _found(session, _with_own(sequences, others.pop(session, [])))
-    answering = found_in(others)
+    others = sequences_by_session(answers, leave)
+    own = _dependents(session, _including(sequences, others.pop(session, [])))
+    answering = dependents_of_answers(others)
     parts = [own, *answering]
     in_part = answering if sequences is None else parts  # a whole session isn't rebuilt
     return Preview(
-        turns=sum(found.turns.count() for found in parts),
-        moment_keys=[moment.key for found in parts for moment in found.moments],
+        turns=sum(part.turns.count() for part in parts),
         withdrawn=counts_of(parts),
         engine_calls=consolidations(parts) + calls_of(in_part),
-        lost=lost_notice(in_part),
         answers=answers,
-        derived=parts,
+        dependents=parts,
+        lost=lost_notice(in_part),
     )
 
 
@@ -138,31 +138,30 @@ def retract(
 
     Args:
         sequences: sequences of the turns; None: all turns of the session.
-        reason: why, for the record.
         requested_by: `key:…`, `operator:…` or `command`.
         leave: addresses of repeating answers that are not retracted.
 
     Raises:
         CannotRetract: the turns don't exist, are already retracted, or were archived.
     """
-    answers = lock_answers(by_session(_answers(session, sequences), leave), session)
-    locked_person(session.user_id)
+    answers = lock_answers(sequences_by_session(_answers(session, sequences), leave), session)
+    lock_person(session.user_id)
     lock_streams(*(each.atoms.all() for each in (session, *answers)))
     own = answers.pop(session, [])
-    made = _retract(session, _with_own(sequences, own), reason=reason, requested_by=requested_by)
+    made = _retract(session, _including(sequences, own), reason=reason, requested_by=requested_by)
     retract_answers(made, answers)
     return made
 
 
 def retract_answers(retraction: Retraction, answers: dict[Session, list[int]]) -> None:
-    """Retract turns of other sessions that repeat the retracted text. The caller has locked sessions and streams."""
+    """Retract answers in other sessions. The caller has locked their sessions and streams."""
     for session, sequences in answers.items():
         _retract(session, sequences, reason=retraction.reason, requested_by=retraction.actor)
 
 
 def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, requested_by: str) -> Retraction:
-    session = locked(session.pk)
-    found = _found(session, sequences)
+    session = lock_session(session.pk)
+    found = _dependents(session, sequences)
     retraction = Retraction.objects.create(
         user=session.user,
         session=session,
@@ -170,7 +169,7 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
         reason=reason,
         requested_by=requested_by,
         result={"turns": found.turns.count(), "withdrawn": counts_of([found])},
-        waiting=waiting_remakes(session),
+        waiting=open_rebuilds(session),
     )
     turn_ids = list(found.turns.values_list("pk", flat=True))
     Message.objects.filter(pk__in=turn_ids).update(retracted_at=retraction.created_at)
@@ -196,34 +195,30 @@ def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[
 
 
 def lock_sessions(sessions: Iterable[Session]) -> None:
-    """Lock sessions in the common order, to prevent deadlocks. Call this before the person is locked."""
+    """Lock sessions in the common order, to prevent deadlocks. Call this before you lock the person."""
     lock_rows(Session.objects.filter(pk__in=[session.pk for session in sessions]))
 
 
-def locked(session_id: int) -> Session:
-    """Lock and return a session with its person. Raise `retraction_count`, so running jobs discard their results."""
+def lock_session(session_id: int) -> Session:
+    """Lock and return a session with its person."""
     session = Session.objects.locked().get(pk=session_id)
-    session.user = locked_person(session.user_id)
-    session.retraction_count += 1
+    session.user = lock_person(session.user_id)
+    session.retraction_count += 1  # so that running jobs discard their results
     session.save(update_fields=["retraction_count"])
     return session
 
 
-def locked_person(user_id: int) -> UserProfile:
-    """Lock, save and return a person. The save invalidates cached contexts."""
+def lock_person(user_id: int) -> UserProfile:
     user = UserProfile.objects.locked().get(pk=user_id)
-    user.save(update_fields=["updated_at"])
+    user.save(update_fields=["updated_at"])  # invalidates cached contexts
     return user
 
 
 def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
     """Lock the streams whose texts may contain some items, to prevent consolidations in the meantime.
 
-    Lock them with one query, after the person, because people share shards.
-
-    Args:
-        items: the items. For candidates, lock the streams of the items released from them, because a shard's text
-            contains only these.
+    This is one query, after the person is locked, because people share shards. A shard's text contains no candidates,
+    only the items released from them.
     """
     telling: set[int] = set()
     for atoms in items:
@@ -237,10 +232,10 @@ def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
 # --- repeating answers ---
 
 
-def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
-    found = _found(session, sequences)
+def _answers(session: Session, sequences: Sequence[int] | None) -> list[RepeatingAnswer]:
+    found = _dependents(session, sequences)
     turns = list(found.turns.order_by("sequence"))
-    said = Retracted(
+    retracted = RetractedText(
         user=session.user,
         texts=[turn.content for turn in turns],
         turns=_pks(turns),
@@ -248,19 +243,19 @@ def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
         served=found.addresses(),
         shown={session.pk: turns[0].sequence},
     )
-    return answers_to(said)
+    return repeating_answers(retracted)
 
 
-def answers_to(said: Retracted) -> list[Answer]:
+def repeating_answers(retracted: RetractedText) -> list[RepeatingAnswer]:
     """Return the answers that repeat retracted text, with the reasons why some of them can't be retracted."""
     found = [
-        Answer(turn, ARCHIVED if turn.kind == Message.Kind.ARCHIVED else "")
-        for turn in answers_repeating(said, _served_of)
+        RepeatingAnswer(turn, ARCHIVED if turn.kind == Message.Kind.ARCHIVED else "")
+        for turn in find_repeating_turns(retracted, _served_of)
     ]
     problems = {}
-    for session, sequences in by_session(found).items():
+    for session, sequences in sequences_by_session(found).items():
         try:
-            _found(session, sequences)
+            _dependents(session, sequences)
         except CannotRetract as error:
             problems[session] = str(error)
     return [replace(answer, problem=answer.problem or problems.get(answer.turn.session, "")) for answer in found]
@@ -268,12 +263,12 @@ def answers_to(said: Retracted) -> list[Answer]:
 
 def _served_of(turns: Sequence[Message]) -> Iterator[str]:
     """Yield the addresses of the turns and of the rows derived from them."""
-    for session, sequences in by_session([Answer(turn) for turn in turns]).items():
+    for session, sequences in sequences_by_session([RepeatingAnswer(turn) for turn in turns]).items():
         turns_of_it = session.messages.all_turns().filter(sequence__in=sequences)
-        yield from derived_from(session, turns_of_it, is_whole=False).addresses()
+        yield from dependents_of_turns(session, turns_of_it, is_whole=False).addresses()
 
 
-def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[Session, list[int]]:
+def sequences_by_session(answers: Iterable[RepeatingAnswer], leave: Collection[str] = ()) -> dict[Session, list[int]]:
     """Return the sequences of the answers to retract, keyed by session."""
     found: dict[Session, list[int]] = {}
     for answer in answers:
@@ -282,21 +277,20 @@ def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[S
     return found
 
 
-def found_in(answers: dict[Session, list[int]]) -> list[Derived]:
-    """Return the rows that depend on the answers of each session."""
-    return [_found(session, sequences) for session, sequences in answers.items()]
+def dependents_of_answers(answers: dict[Session, list[int]]) -> list[TurnDependents]:
+    return [_dependents(session, sequences) for session, sequences in answers.items()]
 
 
-def _with_own(sequences: Sequence[int] | None, answers: Iterable[int]) -> list[int] | None:
+def _including(sequences: Sequence[int] | None, answers: Iterable[int]) -> list[int] | None:
     return None if sequences is None else sorted({*sequences, *answers})
 
 
 # --- the turns to retract ---
 
 
-def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
+def _dependents(session: Session, sequences: Sequence[int] | None) -> TurnDependents:
     turns = _turns(session, sequences)
-    found = derived_from(session, turns, is_whole=sequences is None)
+    found = dependents_of_turns(session, turns, is_whole=sequences is None)
     first = min((moment.first_sequence for moment in found.moments), default=session.kept_from_sequence)
     first = 0 if sequences is None else first
     if first < session.kept_from_sequence and session.archives.filter(last_sequence__gte=first).exists():
@@ -305,11 +299,6 @@ def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
 
 
 def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Message]:
-    """Return the turns to retract, after checking that none is retracted yet.
-
-    Raises:
-        CannotRetract: no turns exist, some are missing, or some are already retracted.
-    """
     turns = session.messages.turns().filter(user_id=session.user_id)
     if sequences is None:
         if not turns.unretracted().exists():
@@ -329,45 +318,26 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     return turns
 
 
-def counts_of(parts: Iterable[InStreams]) -> dict[str, int]:
+def counts_of(parts: Iterable[ItemDependents]) -> dict[str, int]:
     """Return the number of rows that would be withdrawn with turns or items, keyed by kind. Each row counts once."""
     kinds: dict[str, set[tuple[type[Model], int]]] = {}
     for found in parts:
-        for kind, rows in _rows(found).items():
+        for kind, rows in found.by_kind().items():
             kinds.setdefault(kind, set()).update((type(row), row.pk) for row in rows)
     return {kind: len(rows) for kind, rows in kinds.items()}
 
 
-def _rows(found: InStreams) -> dict[str, Sequence[Model]]:
-    in_streams: dict[str, Sequence[Model]] = {"atoms": found.atoms, "releases": found.releases, "lines": found.lines}
-    in_streams |= {kind_of(table): rows for table, rows in found.others.items() if rows}
-    if not isinstance(found, Derived):
-        return in_streams
-    return {
-        "moments": found.moments,
-        "summaries": found.summaries,
-        **in_streams,
-        "partition_events": found.events,
-        "mentions": found.mentions,
-        "journeys": found.journeys,
-    }
-
-
-def kind_of(table: type[Model]) -> str:
-    return str(table._meta.verbose_name_plural).replace(" ", "_")
-
-
-def consolidations(parts: Iterable[InStreams]) -> int:
-    """Return the number of streams whose texts are consolidated again."""
+def consolidations(parts: Iterable[ItemDependents]) -> int:
+    """Return the number of streams that are consolidated again."""
     return len({stream for found in parts for stream in found.since})
 
 
-def calls_of(parts: Iterable[Derived]) -> int:
+def calls_of(parts: Iterable[TurnDependents]) -> int:
     """Estimate the number of engine calls that rebuild data with other sources, excluding consolidations."""
     return sum(map(_engine_calls, parts))
 
 
-def _engine_calls(found: Derived) -> int:
+def _engine_calls(found: TurnDependents) -> int:
     calls = 0
     if found.moments:
         ours = (min(m.first_sequence for m in found.moments), found.session.built_to)
@@ -378,21 +348,20 @@ def _engine_calls(found: Derived) -> int:
 # --- withdrawal ---
 
 
-def _withdraw(retraction: Retraction, found: Derived) -> None:
-    """Store the dependent rows. Then delete them, and remove references to them from other rows."""
+def _withdraw(retraction: Retraction, found: TurnDependents) -> None:
     withdraw_in_streams(retraction, found)
     _store_former_values(retraction, [found.mentions, found.journeys, [found.session]])
     withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments contain their names
-        take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
+        remove_keys(row, {moment.key for moment in found.moments}, recent_moments_summary="")
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
 
 
-def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
-    """Store items and dependent rows. Then remove them from the streams and texts, which are locked."""
+def withdraw_in_streams(retraction: Retraction, found: ItemDependents) -> None:
+    """Store items and dependent rows. Then remove them from the streams and texts, which the caller has locked."""
     streams = list(found.streams)
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
@@ -417,30 +386,23 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
 
 
 def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
-    """Store the former values of rows that are rewritten."""
     for rows in rewritten:
         retraction.items.store(retraction, rows, is_rewritten=True)
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
-    """Store all rows before deleting any of them."""
     withdrawn = list(withdrawn)
-    for rows in withdrawn:
+    for rows in withdrawn:  # store all rows before any of them is deleted
         retraction.items.store(retraction, rows)
-    for rows in withdrawn:
-        _delete(rows)
+    for rows in filter(None, withdrawn):
+        type(rows[0])._base_manager.filter(pk__in=_pks(rows)).delete()
 
 
-def _lock_other_atoms(found: InStreams) -> Iterator[MemoryAtom]:
+def _lock_other_atoms(found: ItemDependents) -> Iterator[MemoryAtom]:
     """Lock and yield other atoms that may have changed since a consolidation first received one of the items."""
     for stream, time in sorted(found.since.items()):
         given = changed_since(stream, time).exclude(pk__in=_pks(found.atoms))
         yield from given.select_for_update(no_key=True)
-
-
-def _delete(rows: Sequence[Model]) -> None:
-    if rows:
-        type(rows[0])._base_manager.filter(pk__in=_pks(rows)).delete()
 
 
 def recount(session: Session) -> None:
@@ -461,16 +423,15 @@ def recount(session: Session) -> None:
 # --- rebuilding the rest ---
 
 
-def _queue_rebuilds(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
-    """Queue the jobs that rebuild withdrawn data from its other sources."""
+def _queue_rebuilds(retraction: Retraction, found: TurnDependents, *, is_whole: bool) -> None:
     session, by = found.session, retraction.actor
     if not is_whole:
         if found.moments:
-            MOMENTS.ask(session, max(moment.last_sequence for moment in found.moments), requested_by=by)
+            MOMENTS.queue(session, max(moment.last_sequence for moment in found.moments), requested_by=by)
         if found.summaries:
             request_summary(session, requested_by=by)
         if found.ranges:
-            MEMORIES.ask(session, found.ranges, requested_by=by)
+            MEMORIES.queue(session, found.ranges, requested_by=by)
     refresh(retraction, found.streams)
 
 

@@ -1,8 +1,7 @@
-"""Retract directly written items. They have no source turns: they are sources themselves.
+"""Retract directly written items of a person or a shard. They have no source turns: they are sources themselves.
 
 Dependent rows are withdrawn with them, as with turns: the texts of their stream since the first consolidation that
-received one of them, releases of them, and the links of an entity. `undo_retraction` restores all of it. The items
-belong to a person, or to a shard whose users all see them.
+received one of them, releases of them, and the links of an entity. `undo_retraction` restores all of it.
 """
 
 import uuid
@@ -15,23 +14,24 @@ from django.db.models import Q
 
 from moments_app.models import MemoryAtom, MemoryStream, Retraction
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.provenance.derived import Derived, InStreams, in_streams
-from moments_app.provenance.remake import refresh
-from moments_app.provenance.repeated import Answer, Retracted
+from moments_app.provenance.dependents import ItemDependents, TurnDependents, dependents_of_items
+from moments_app.provenance.rebuild import refresh
+from moments_app.provenance.repeated import RepeatingAnswer, RetractedText
 from moments_app.provenance.retract import (
     MAX_TURNS,
     CannotRetract,
-    answers_to,
-    by_session,
+    Preview,
     calls_of,
     consolidations,
     counts_of,
-    found_in,
+    dependents_of_answers,
     lock_answers,
+    lock_person,
     lock_streams,
-    locked_person,
     log_event,
+    repeating_answers,
     retract_answers,
+    sequences_by_session,
     withdraw_in_streams,
 )
 from sessions_app.models import UserProfile
@@ -40,113 +40,75 @@ Owner = UserProfile | MemoryStream  # the owner of the memory: a person, or all 
 
 
 @dataclass(frozen=True)
-class Named:
-    """The items to retract: by their ids, or by their writer.
-
-    Args:
-        atom_ids, entity_ids: public ids; of tasks, goals and problems in either.
-        written_by: the writer as recorded in items: `key:…` or `operator:…`.
-    """
+class ItemSelection:
+    """Selects items by their public ids, or by their writer. Ids of tasks, goals and problems may be in either list."""
 
     atom_ids: Collection[uuid.UUID] = ()
     entity_ids: Collection[uuid.UUID] = ()
-    written_by: str = ""
+    written_by: str = ""  # `key:…` or `operator:…`
 
     @property
     def ids(self) -> set[uuid.UUID]:
         return {*self.atom_ids, *self.entity_ids}
 
     def atoms(self, owner: Owner) -> MemoryAtomQuerySet:
-        """Return the named items. For a shard, return only items that all its users see."""
+        """Return the selected items. For a shard, return only items that all its users see."""
         whose = Q(user=owner) if isinstance(owner, UserProfile) else Q(user=None, stream=owner)
         own = MemoryAtom.objects.filter(whose).written_directly().order_by("pk")
         return own.filter(written_by=self.written_by) if self.written_by else own.filter(atom_id__in=self.ids)
 
 
 @dataclass(frozen=True)
-class ItemsPreview:
-    """The effects that a retraction of items would have.
-
-    Args:
-        items: number of items that would be retracted.
-        turns: number of answers that would be retracted with them.
-        withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: estimated number of calls to rebuild data with other sources.
-        answers: answers that repeat the items.
-        derived: the items with their dependent rows.
-        of_answers: the rows that depend on the answers.
-    """
-
-    items: int
-    turns: int
-    withdrawn: dict[str, int]
-    engine_calls: int
-    answers: list[Answer]
-    derived: InStreams
-    of_answers: list[Derived]
-
-
-@dataclass(frozen=True)
 class _Found:
-    """Directly written items with their dependent rows."""
-
     items: list[MemoryAtom]
-    derived: InStreams
+    dependents: ItemDependents
 
     @property
     def entity_ids(self) -> list[uuid.UUID]:
         return [item.atom_id for item in self.items if item.is_listed]
 
-    def withdrawn(self, answers: Iterable[Derived] = ()) -> dict[str, int]:
+    def withdrawn(self, answers: Iterable[TurnDependents] = ()) -> dict[str, int]:
         """Count the rows that would be withdrawn, including those of the answers, keyed by kind."""
         entities = {"entities": len(self.entity_ids)} if self.entity_ids else {}
-        return counts_of([self.derived, *answers]) | entities
+        return counts_of([self.dependents, *answers]) | entities
 
 
-def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) -> ItemsPreview:
-    """Return what `retract_items` would do, without changing anything.
-
-    Args:
-        owner, named, leave: as in `retract_items`.
-
-    Raises:
-        CannotRetract: see `retract_items`.
-    """
-    found = _found(owner, named)
+def preview_items(owner: Owner, selection: ItemSelection, *, leave: Collection[str] = ()) -> Preview:
+    """Return what `retract_items` would do with these arguments, without changing anything. Raises the same errors."""
+    found = _found(owner, selection)
     answers = _answers(owner, found)
-    parts = found_in(by_session(answers, leave))
-    return ItemsPreview(
-        items=len(found.items),
-        turns=sum(part.turns.count() for part in parts),
-        withdrawn=found.withdrawn(parts),
-        engine_calls=consolidations([found.derived, *parts]) + calls_of(parts),
+    of_answers = dependents_of_answers(sequences_by_session(answers, leave))
+    parts = [found.dependents, *of_answers]
+    return Preview(
+        turns=sum(part.turns.count() for part in of_answers),
+        withdrawn=found.withdrawn(of_answers),
+        engine_calls=consolidations(parts) + calls_of(of_answers),
         answers=answers,
-        derived=found.derived,
-        of_answers=parts,
+        dependents=parts,
+        items=len(found.items),
     )
 
 
 @transaction.atomic
 def retract_items(
-    owner: Owner, named: Named, *, reason: str, requested_by: str, leave: Collection[str] = ()
+    owner: Owner, selection: ItemSelection, *, reason: str, requested_by: str, leave: Collection[str] = ()
 ) -> Retraction:
     """Withdraw items, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
         owner: the person whose memory has them, or the shard.
-        reason: why, for the record.
         requested_by: `key:…`, `operator:…` or `command`.
         leave: addresses of repeating answers that are not retracted.
 
     Raises:
         CannotRetract: the items don't exist, or have source turns.
     """
-    answers = lock_answers(by_session(_answers(owner, _found(owner, named)), leave))
+    answers = lock_answers(sequences_by_session(_answers(owner, _found(owner, selection)), leave))
     whose = _locked(owner)
     # Releases lock their candidates first, too. So this waits for releases in progress, and `_found` includes them.
-    list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
-    lock_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
-    found = _found(owner, named)
+    list(selection.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
+    lock_streams(selection.atoms(owner), *(session.atoms.all() for session in answers))
+    found = _found(owner, selection)
     retraction = Retraction.objects.create(
         **whose,
         item_ids=[item.atom_id for item in found.items if not item.is_listed],
@@ -155,40 +117,40 @@ def retract_items(
         requested_by=requested_by,
         result={"turns": 0, "items": len(found.items), "withdrawn": found.withdrawn()},
     )
-    withdraw_in_streams(retraction, found.derived)
-    refresh(retraction, found.derived.streams)
+    withdraw_in_streams(retraction, found.dependents)
+    refresh(retraction, found.dependents.streams)
     log_event("memory_retracted", retraction, requested_by)
     retract_answers(retraction, answers)
     return retraction
 
 
-def _answers(owner: Owner, found: _Found) -> list[Answer]:
-    """Return the answers that repeat items of a person. Don't search for answers that repeat items of a shard."""
+def _answers(owner: Owner, found: _Found) -> list[RepeatingAnswer]:
+    """Return the answers that repeat items of a person. For a shard, don't search."""
     if not isinstance(owner, UserProfile):
         return []
-    said = Retracted(
+    retracted = RetractedText(
         user=owner,
         texts=[item.content for item in found.items],
         turns=(),
         since=min(item.created_at for item in found.items),
-        served=found.derived.addresses() | {owner.uri},
+        served=found.dependents.addresses() | {owner.uri},
         shown={},
     )
-    return answers_to(said)
+    return repeating_answers(retracted)
 
 
 def _locked(owner: Owner) -> dict[str, Any]:
     """Lock the owner, invalidate cached contexts, and return the field of the retraction that stores the owner."""
     if isinstance(owner, UserProfile):
-        return {"user": locked_person(owner.pk)}
+        return {"user": lock_person(owner.pk)}
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)
     stream.rebuild_text()
     return {"stream": stream}
 
 
-def _found(owner: Owner, named: Named) -> _Found:
-    items = list(named.atoms(owner)[: MAX_TURNS + 1])
-    missing = named.ids - {item.atom_id for item in items}
+def _found(owner: Owner, selection: ItemSelection) -> _Found:
+    items = list(selection.atoms(owner)[: MAX_TURNS + 1])
+    missing = selection.ids - {item.atom_id for item in items}
     if missing or not items:
         which = f"item {min(missing)}" if missing else "item of this writer"
         raise CannotRetract(
@@ -199,4 +161,4 @@ def _found(owner: Owner, named: Named) -> _Found:
             f"There are more than {MAX_TURNS} items, which is the limit. Retract fewer items at a time."
         )
     user = owner if isinstance(owner, UserProfile) else None
-    return _Found(items, in_streams(items, user=user, beside={}))
+    return _Found(items, dependents_of_items(items, user=user, also={}))

@@ -1,4 +1,4 @@
-"""`undo_retraction`: restore retracted turns or items, and everything that was withdrawn with them.
+"""Undo a retraction: restore the turns or items, and everything that was withdrawn with them.
 
 Data that was derived in the meantime to replace them is removed. Newer turns are then processed again on top of the
 restored data. People's changes to streams' texts are kept.
@@ -39,25 +39,25 @@ from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
 from moments_app.models.stream import MemoryStreamQuerySet
-from moments_app.provenance.derived import formations_of, moments_on, tables_without_rules
-from moments_app.provenance.remake import (
+from moments_app.provenance.dependents import formations_of, generic_tables, moments_on
+from moments_app.provenance.rebuild import (
     MEMORIES,
     MOMENTS,
-    REMAKES,
-    Remake,
+    REBUILDS,
+    Rebuild,
     refresh,
     request_summary,
 )
 from moments_app.provenance.retract import (
     CannotRetract,
     TurnsAreArchived,
+    lock_person,
+    lock_session,
     lock_sessions,
-    locked,
-    locked_person,
     log_event,
     recount,
 )
-from moments_app.provenance.written_texts import apply_edits_since
+from moments_app.provenance.rewording import apply_edits_since
 from moments_app.streams.texts import undo_since
 from moments_app.streams.timeline import facts_ended_by, recompute_timelines, refresh_derived, reopen, reopened_columns
 from sessions_app.database.sql import lock_rows
@@ -111,7 +111,7 @@ def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
     _lock(retraction)
     _refuse(retraction)
-    _put_back_all(retraction, Cause(requested_by, retraction.actor))
+    _restore_all(retraction, Cause(requested_by, retraction.actor))
     retraction.items.all().delete()
     retraction.undone_at = timezone.now()
     retraction.save(update_fields=["undone_at"])
@@ -120,7 +120,7 @@ def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
 
 
 def _lock_all(retractions: Sequence[Retraction]) -> None:
-    """Lock the sessions, the person and the streams of some retractions, in the order in which `retract` locks them."""
+    """Lock the sessions, the person and the streams of retractions, in the same order as `retract`."""
     lock_sessions([each.session for each in retractions if each.session])
     lock_rows(UserProfile.objects.filter(pk__in=[each.user_id for each in retractions if each.user_id]))
     items = RetractedItem.objects.of(MemoryStream).filter(retraction__in=retractions)
@@ -130,20 +130,14 @@ def _lock_all(retractions: Sequence[Retraction]) -> None:
 def _lock(retraction: Retraction) -> None:
     """Lock the same rows as a retraction, to prevent newer retractions in the meantime."""
     if retraction.session is not None:
-        retraction.session = locked(retraction.session.pk)
+        retraction.session = lock_session(retraction.session.pk)
     elif retraction.user_id is not None:
-        locked_person(retraction.user_id)
+        lock_person(retraction.user_id)
     elif retraction.stream_id is not None:
         MemoryStream.objects.select_for_update(no_key=True).get(pk=retraction.stream_id)
 
 
 def _refuse(retraction: Retraction) -> None:
-    """Raise an error if the retraction can't be undone now.
-
-    Raises:
-        CannotRestoreRows: its session or some of its turns were deleted.
-        CannotRetract: it was already undone, or a newer one must be undone first.
-    """
     if retraction.undone_at:
         raise CannotRetract("This retraction was already undone.")
     if retraction.session is None and retraction.item_ids is None:
@@ -151,42 +145,39 @@ def _refuse(retraction: Retraction) -> None:
     if retraction.turns().count() < retraction.result["turns"]:
         raise CannotRestoreRows("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
     streams = retraction.items.of(MemoryStream).values("object_pk")
-    alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
+    same_streams = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
-    newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk).order_by("-pk")
-    newer = newer.exclude(requested_by__in=_ignorable_requesters(retraction))
+    newer = Retraction.objects.standing().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
+    # Retractions of repeating answers don't prevent the undo.
+    by_repetition = [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
+    newer = newer.exclude(requested_by__in=by_repetition)
     if last := next((each for each in newer if not each.is_orphaned), None):
         raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
 
 
-def _ignorable_requesters(retraction: Retraction) -> list[str]:
-    """Return the `requested_by` of newer retractions that don't prevent the undo: those of repeating answers."""
-    return [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
-
-
-def _put_back_all(retraction: Retraction, cause: Cause) -> None:
+def _restore_all(retraction: Retraction, cause: Cause) -> None:
     if retraction.item_ids is not None:
-        _put_streams_back(retraction, cause)
+        _restore_streams(retraction, cause)
         refresh(retraction, _streams_of(retraction))
     else:
         assert retraction.session is not None  # checked by `_refuse`
-        _put_back(retraction, retraction.session, cause)
-    for table in tables_without_rules():
+        _restore_session(retraction, retraction.session, cause)
+    for table in generic_tables():
         retraction.items.restore_missing(table.model)
 
 
-def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
+def _restore_session(retraction: Retraction, session: Session, cause: Cause) -> None:
     was = retraction.items.of(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
-    for remake in REMAKES:
-        remake.cancel_remake(session, requested_by=retraction.actor)
-    remade = _remove_moments(retraction, session, sequences)
+    for rebuild in REBUILDS:
+        rebuild.cancel(session, requested_by=retraction.actor)
+    newer = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
-    _put_streams_back(retraction, cause, _remove_formed(retraction, session, cause))
-    _put_moments_back(retraction, session, remade)
-    _put_drafts_back(retraction, session)
-    _put_events_back(retraction, session, sequences)
-    has_summaries = _put_summaries_back(retraction, session)
+    _restore_streams(retraction, cause, _remove_newer_items(retraction, session, cause))
+    _restore_moments(retraction, session, newer)
+    _restore_drafts(retraction, session)
+    _restore_events(retraction, session, sequences)
+    has_summaries = _restore_summaries(retraction, session)
     _apply_later_corrections(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
@@ -194,7 +185,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     session.save(update_fields=["embedded_sequence"])
     recount(session)
     formed = _unformed_ranges(session, sequences, was)
-    _ask_for(retraction, session, {MOMENTS: remade.built_to, MEMORIES: formed})
+    _queue_jobs(retraction, session, {MOMENTS: newer.built_to, MEMORIES: formed})
     if has_summaries:
         request_summary(session, requested_by=retraction.actor)
 
@@ -203,33 +194,29 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
 
 
 @dataclass(frozen=True)
-class Remade:
-    """The moments that were built over a retraction's turns in the meantime.
+class NewMoments:
+    """The moments that were built over a retraction's turns in the meantime."""
 
-    Args:
-        built_to: sequence up to which there were moments; −1: none.
-    """
-
-    built_to: int
+    built_to: int  # sequence up to which there were moments; −1: none
     moments: list[Moment]
 
 
-def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
+def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> NewMoments:
     """Remove moments that restored ones replace, and moments that were built without the turns."""
     built_to = session.built_to
     rebuilt = moments_on(session, sequences, formations_of(session, sequences))
     firsts = [moment.first_sequence for moment in rebuilt]
     firsts += [item.data["first_sequence"] for item in retraction.items.withdrawn(Moment)]
     if not firsts:
-        return Remade(built_to, [])
+        return NewMoments(built_to, [])
     removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
     Moment.objects.filter(pk__in=[moment.pk for moment in removed]).delete()
     if built_to >= min(firsts):
         session.built_to = min(firsts) - 1
-    return Remade(built_to, removed)
+    return NewMoments(built_to, removed)
 
 
-def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) -> None:
+def _restore_moments(retraction: Retraction, session: Session, newer: NewMoments) -> None:
     withdrawn = retraction.items.withdrawn(Moment)
     there = Moment.objects.for_user(session.user)
     taken = list(there.values_list("key", flat=True))
@@ -244,12 +231,12 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
         held = session.messages.turns().unretracted()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
-    Moment.objects.relink(session.user_id, [*remade.moments, *moments])
+    Moment.objects.relink(session.user_id, [*newer.moments, *moments])
     for item in retraction.items.rewritten(Moment):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
 
 
-def _put_drafts_back(retraction: Retraction, session: Session) -> None:
+def _restore_drafts(retraction: Retraction, session: Session) -> None:
     """Restore the drafts whose turns are in no moment. They replace newer drafts."""
     EpisodeDraft.objects.filter(session=session).delete()
     retraction.items.restore(EpisodeDraft)
@@ -257,7 +244,7 @@ def _put_drafts_back(retraction: Retraction, session: Session) -> None:
     EpisodeDraft.objects.publish([session])
 
 
-def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
+def _restore_events(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
     """Restore the session's partition events, which replace later ones, and other rows that referred to the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
     session.messages.partitions().filter(sequence__gte=first).delete()
@@ -267,15 +254,15 @@ def _put_events_back(retraction: Retraction, session: Session, sequences: Sequen
 # --- summaries ---
 
 
-def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
-    """Restore the summaries, which replace later ones. Return whether any were restored or removed."""
+def _restore_summaries(retraction: Retraction, session: Session) -> bool:
+    """Restore the summaries, which replace newer ones. Return whether any were restored or removed."""
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.restore(Summary)) or bool(removed)
 
 
 def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
-    """Apply to the restored texts what was corrected, or no longer corrected, since the retraction."""
+    """Apply to the restored texts the corrections that were made or undone since the retraction."""
     rows = (
         table.objects.filter(pk__in=retraction.items.withdrawn(table).ids(), **of_session)
         for table, of_session in (
@@ -290,7 +277,7 @@ def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
 # --- streams ---
 
 
-def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
+def _remove_newer_items(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
     """Remove newer items that restored items replace. Return them and the facts ended by them."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
@@ -304,7 +291,7 @@ def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
     return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
 
 
-def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
+def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
     """Restore statements, including the lines of texts. They replace newer consolidations.
 
     Args:
@@ -315,16 +302,16 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
         given = items.withdrawn(MemoryAtom).filter(data__stream=stream.pk).exclude(data__consolidated_at=None)
         if given.exists():
             undo_since(stream, retraction.created_at, cause)
-    _put_atoms_back(retraction, cause)
+    _restore_atoms(retraction, cause)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
     refresh_derived([*changed, *recompute_timelines(changed, cause)])
     streams.rebuild_text()
 
 
-def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
+def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
     items, undone = retraction.items, StatementChange.Action.UNDONE
     before: dict[int, dict[str, Any]] = {}
-    _forget_lost_lines(retraction)
+    _blank_lost_references(retraction)
     said: set[tuple[int, int | None, str]] = set()
     there = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
     for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
@@ -343,7 +330,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
         columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *reopened_columns(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
-    _put_people_back(retraction)
+    _restore_people(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
     withdrawn.restore(MemoryAtom)
     # Restore questions before statements settle. Otherwise, settling would ask the questions again.
@@ -352,7 +339,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])
 
 
-def _forget_lost_lines(retraction: Retraction) -> None:
+def _blank_lost_references(retraction: Retraction) -> None:
     """Blank references to deleted statements. Items of a deleted line wait for another consolidation."""
     items = list(retraction.items.of(MemoryAtom))
     names = ("merged_into", "replaced_by")
@@ -368,11 +355,8 @@ def _forget_lost_lines(retraction: Retraction) -> None:
             item.save(update_fields=["data"])
 
 
-def _put_people_back(retraction: Retraction) -> None:
-    """Restore known people.
-
-    A person added since then with the same key is the same person, unless the relationships differ.
-    """
+def _restore_people(retraction: Retraction) -> None:
+    """Restore known people. A newer one with the same key is the same person, unless the relationships differ."""
     items = retraction.items
     taken = {item.data["key"] for item in items.of(KnownPerson)}
     for item in items.of(KnownPerson):
@@ -401,12 +385,12 @@ def _unformed_ranges(session: Session, sequences: Sequence[int], was: dict[str, 
     return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]
 
 
-def _ask_for(retraction: Retraction, session: Session, wanted: dict[Remake, Any]) -> None:
+def _queue_jobs(retraction: Retraction, session: Session, wanted: dict[Rebuild, Any]) -> None:
     """Queue jobs for the restored and newer turns, and for rebuilds that were waiting before the retraction."""
-    for remake, its in wanted.items():
-        whole = remake.besides(its, retraction.waiting.get(remake.process, {}))
-        if whole > session.built_to if remake is MOMENTS else whole:
-            remake.ask(session, whole, requested_by=retraction.actor)
+    for rebuild, its in wanted.items():
+        whole = rebuild.merge_with(its, retraction.waiting.get(rebuild.process, {}))
+        if whole > session.built_to if rebuild is MOMENTS else whole:
+            rebuild.queue(session, whole, requested_by=retraction.actor)
     if settings.EMBEDDING.turns:
         ask_to_embed(retraction.actor, session=session)
     refresh(retraction, _streams_of(retraction))

@@ -1,8 +1,7 @@
 """Checkpoints: replace the live window of a session with a short context in a partition event.
 
-The next load starts with this context. A digest of an active session calls the engine for the context and for lessons.
-Settling writes the last checkpoint, and derives it from new results of the engine: episodes, open tasks and problems,
-and the last round.
+The next load starts with this context. A digest of an active session calls the engine for it. Settling derives it from
+new episodes, open tasks and problems, and the last round.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from moments_app.jobs.process import ProcessInput, Skipped, active_prompt
 from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.correction import CorrectionState
-from moments_app.moments.partition import PartitionEvent, known_at
+from moments_app.moments.partition import PartitionEvent, text_known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, owner_columns
 from moments_app.turns.engine_input import engine_turn, split_turns
@@ -33,7 +32,7 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.text.length import cut_lines, cut_words
 
 MAX_WORDS = 300
-SHOWN_MOMENTS = 8  # maximum latest moments of the live window to include
+MAX_MOMENTS = 8  # maximum latest moments of the live window to include
 QUOTED = (40, 400)  # maximum words and characters of a turn of the last round
 OPEN = ("task", "problem")  # kinds of statements
 MAX_OPEN = 5
@@ -41,23 +40,15 @@ MAX_OPEN = 5
 
 @dataclass(frozen=True)
 class DigestInput(ProcessInput):
-    """The input of a checkpoint.
-
-    Args:
-        session: the session at the time of the claim.
-        turns: sequences of the turns that the checkpoint replaces.
-        source_ids: primary keys of the messages that the engine receives.
-        said_at: the time of the last of these messages.
-        corrections: the state of the person's corrections before the turns were read.
-    """
+    """The input of a checkpoint, at the time of the claim."""
 
     prompt_version: PromptVersion
     session: Session
     request: DigestRequest
-    turns: range
-    source_ids: list[int]
-    said_at: datetime
-    corrections: CorrectionState
+    turns: range  # sequences of the turns that the checkpoint replaces
+    source_ids: list[int]  # primary keys of the turns that the engine receives
+    said_at: datetime  # the time of the last of these turns
+    corrections: CorrectionState  # from before the turns were read
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
@@ -65,15 +56,13 @@ class DigestInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode in a checkpoint. The detail may be blank."""
-
     day: date
     summary: str
-    detail: str
+    detail: str  # may be blank
 
 
 @dataclass(frozen=True)
-class Digested:
+class DigestResult:
     context: str
     lessons: Sequence[str]
     engine: str
@@ -94,7 +83,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     """Read the live turns before the sequence `end` that are in no moment or draft, and what is known about the others.
 
     Raises:
-        CannotRun: the prompt resource has no active version.
+        CannotRun: the prompt has no active version.
     """
     corrections = Correction.objects.for_user(session.user).state()
     before = live_turns(session).unretracted().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
@@ -105,21 +94,16 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     drafted = [range(draft.first_sequence, draft.last_sequence + 1) for draft in drafts]
     shown = drop_platform_text([turn for turn in unbuilt if not any(turn.sequence in one for one in drafted)])
     event = Message.objects.boundaries_of(session).first()
-    [known] = known_of_each(session.user_id, [(session, event)])
+    [known] = known_texts(session.user_id, [(session, event)])
     live = [draft for draft in drafts if draft.last_sequence >= session.live_from_sequence]
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, active_prompt(SESSION_DIGEST_URI, session), corrections)
+    return make_digest_input(session, shown, end, known, active_prompt(SESSION_DIGEST_URI, session), corrections)
 
 
-def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """For each session, return a text about turns that a digest doesn't receive, from its checkpoint and moments.
-
-    Args:
-        user: primary key of the person.
-        sessions: the sessions, each with its latest partition event.
-    """
+def known_texts(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
+    """For each session and its latest event, return a text about the turns that a digest doesn't receive."""
     live_from = {one.pk: one.live_from_sequence for one, _ in sessions if one.built_to >= one.live_from_sequence}
     said: dict[int, list[str]] = {pk: [] for pk in live_from}
     moments = Moment.objects.filter(user_id=user, source_session__in=live_from).order_by("first_sequence")
@@ -127,12 +111,12 @@ def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]])
         if (pk := moment.source_session_id) and moment.last_sequence >= live_from[pk]:
             said[pk].append(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}")
     return [
-        "\n".join(part for part in [known_at(event), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
+        "\n".join(part for part in [text_known_at(event), *said.get(session.pk, [])[-MAX_MOMENTS:]] if part)
         for session, event in sessions
     ]
 
 
-def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryAtom]]:
+def open_items(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryAtom]]:
     """Return the open tasks and problems in the live turns of a person's sessions, in order, keyed by session."""
     live = Message.objects.filter(
         session=OuterRef("source_session"), sequence__gte=OuterRef("source_session__live_from_sequence")
@@ -151,7 +135,7 @@ def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[Memor
     return found
 
 
-def input_of(
+def make_digest_input(
     session: Session,
     shown: Sequence[Message],
     end: int,
@@ -164,7 +148,6 @@ def input_of(
     Args:
         shown: the live turns before `end` that are in no moment, as engines read them.
         known: the text about the other turns.
-        corrections: the state of the person's corrections before the turns were read.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -187,34 +170,21 @@ def input_of(
 # --- think ---
 
 
-def digest(input: DigestInput, engine: Engine) -> Digested:
-    """Call the engine until all turns are digested. If there are no turns, use the known text.
-
-    Raises:
-        EngineError: the engine gave no valid answer.
-    """
+def digest(input: DigestInput, engine: Engine) -> DigestResult:
+    """Call the engine until all turns are digested. If there are no turns, use the known text."""
     context, lessons = input.request.context, list[str]()
-    for turns in _calls(input.request.turns):
-        answer = engine.digest(replace(input.request, turns=turns, context=context))
+    turns = input.request.turns
+    for part in split_turns(turns):
+        answer = engine.digest(replace(input.request, turns=[turns[place] for place in part], context=context))
         context = answer.context
         lessons += [lesson.strip() for lesson in answer.lessons if lesson.strip()]
-    return Digested(cut_lines(context, MAX_WORDS), lessons, engine.name)
+    return DigestResult(cut_lines(context, MAX_WORDS), lessons, engine.name)
 
 
-def _calls(turns: Sequence[Turn]) -> list[list[Turn]]:
-    return [[turns[place] for place in part] for part in split_turns(turns)]
-
-
-def derived(
+def derive_digest(
     input: DigestInput, episodes: Sequence[Episode], opened: Sequence[str], lessons: Sequence[str], engine: str
-) -> Digested:
-    """Return the checkpoint of a session whose turns have just been written into memory.
-
-    Args:
-        episodes: the episodes of the live turns, in order.
-        opened: open tasks and problems, in order.
-        engine: name of the engine that wrote them.
-    """
+) -> DigestResult:
+    """Return the checkpoint of a session, from the episodes, open tasks and problems of its live turns, in order."""
     end = [f"Open: {text}" for text in opened[-MAX_OPEN:]] + _last_round(input.request.turns)
     lines: list[str] = []
     left = MAX_WORDS - sum(len(line.split()) for line in end)
@@ -225,7 +195,7 @@ def derived(
             break
         lines.insert(0, fitting[0])
         left -= len(fitting[0].split())
-    return Digested(cut_lines("\n".join([*lines, *end]), MAX_WORDS), lessons, engine)
+    return DigestResult(cut_lines("\n".join([*lines, *end]), MAX_WORDS), lessons, engine)
 
 
 def _last_round(turns: Sequence[Turn]) -> list[str]:
@@ -241,17 +211,17 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
 # --- commit ---
 
 
-def write_digest(job: Job, session: Session, input: DigestInput, digested: Digested) -> dict[str, Any]:
+def write_digest(job: Job, session: Session, input: DigestInput, digested: DigestResult) -> dict[str, Any]:
     """Write the results of a digest, in the caller's transaction. Return the data for the job's result."""
     last = input.turns.stop - 1
-    told = digested.context, digested.lessons, input.turns
-    PartitionEvent.of_digest(*told, session=session, cleared=False).leave(last)
+    text = digested.context, digested.lessons, input.turns
+    PartitionEvent.of_digest(*text, session=session, cleared=False).store_after(last)
     session.begin_live_window(last + 1)
     session.record_summary(last)
-    return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
+    return result_of(input, digested) | {"lessons": _store_lessons(job, input, digested)}
 
 
-def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
+def result_of(input: DigestInput, digested: DigestResult) -> dict[str, Any]:
     return {
         "first_sequence": input.turns.start,
         "last_sequence": input.turns.stop - 1,
@@ -260,8 +230,8 @@ def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
     }
 
 
-def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
-    """Add the lessons to the streams of lessons. Return the number of lessons that were new to at least one stream."""
+def _store_lessons(job: Job, input: DigestInput, digested: DigestResult) -> int:
+    """Add the lessons to the streams of lessons. Return how many were new to a stream."""
     if not digested.lessons:
         return 0
     added = set()
@@ -272,7 +242,7 @@ def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
     return len(added)
 
 
-def _atom(stream: MemoryStream, lesson: str, job: Job, input: DigestInput, digested: Digested) -> MemoryAtom:
+def _atom(stream: MemoryStream, lesson: str, job: Job, input: DigestInput, digested: DigestResult) -> MemoryAtom:
     return MemoryAtom(
         stream=stream,
         **owner_columns(stream, input.session.user),

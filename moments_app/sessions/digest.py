@@ -1,7 +1,4 @@
-"""`digest_session`: replace the live window of a session with a checkpoint, so that the session can continue.
-
-Turns that arrived in the meantime stay live. The job's params may specify a number of newest turns that also stay live.
-"""
+"""`digest_session`: replace the live window of a session with a checkpoint, so that the session can continue."""
 
 from django.conf import settings
 from django.db.models import Count, Sum
@@ -26,8 +23,8 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
-    Digested,
     DigestInput,
+    DigestResult,
     digest,
     digest_input,
     digester,
@@ -42,7 +39,7 @@ PROMPT_TOKENS = 850  # tokens of a call in addition to the turns
 LOOK_BACK = 200  # maximum turns to search for the tool call of the first result
 
 
-class DigestSession(Process[DigestInput, Digested]):
+class DigestSession(Process[DigestInput, DigestResult]):
     name = "digest_session"
     title = "Compact a session"
     makes = "summaries that replace older messages"
@@ -53,19 +50,18 @@ class DigestSession(Process[DigestInput, Digested]):
         return digester()
 
     def claim(self, job: Job) -> DigestInput | Skipped:
-        """Read the live window except its newest turns. The job parameter `keep` sets their number (default: 0)."""
         session = session_of(job)
-        keep = int(job.params.get("keep", 0))
+        keep = int(job.params.get("keep", 0))  # number of newest turns that stay live
         if not job.force and session.live_count < keep + MIN_TURNS:
             return Skipped("not due: too few turns are live")
         return digest_input(session, _boundary(session, keep))
 
-    def think(self, input: DigestInput, engine: Engine, progress: Progress) -> Digested:
+    def think(self, input: DigestInput, engine: Engine, progress: Progress) -> DigestResult:
         progress(0, 1)
         return digest(input, engine)
 
-    def commit(self, job: Job, input: DigestInput, answer: Digested) -> None:
-        """Write the partition event and the lessons, and complete the job.
+    def commit(self, job: Job, input: DigestInput, answer: DigestResult) -> None:
+        """Write the partition event and the lessons, and complete the job. Turns that arrived since stay live.
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.

@@ -13,8 +13,8 @@ from moments_app.jobs.process import ProcessInput
 from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.moments.division import BuildInput, builder_prompt, chunks_with_drafts
-from moments_app.moments.journey import Before, Place, before_each
-from moments_app.sessions.checkpoint import DigestInput, input_of, known_of_each, open_in_each
+from moments_app.moments.journey import HistoryPosition, PriorMoments, prior_moments
+from moments_app.sessions.checkpoint import DigestInput, known_texts, make_digest_input, open_items
 from moments_app.streams import formation, known
 from moments_app.streams.formation import FormationInput
 from moments_app.turns.engine_input import pair_safe_boundary, split_turns
@@ -24,16 +24,14 @@ from sessions_app.models import Message, Session, UserProfile
 # Limits per transaction, because appends to the sessions wait for it.
 MAX_SESSIONS = 25
 MAX_TURNS = 500
-SESSIONS_OF_A_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
+MAX_SESSIONS_PER_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
 
 
 @dataclass
-class Quiet:
-    """A session to settle.
+class QuietSession:
+    """A session to settle, at the time of the claim.
 
     Args:
-        job: the job that settles it.
-        session: the session at the time of the claim.
         turns: the turns that are in no moment or that no formation has received, oldest first.
         read: the same turns as engines read them, keyed by sequence. A turn with only platform text is blank.
         last_sequence: the last turn of this run.
@@ -49,7 +47,7 @@ class Quiet:
     turns: Sequence[Message]
     read: Mapping[int, Message]
     last_sequence: int
-    before: Before = field(default_factory=Before)
+    before: PriorMoments = field(default_factory=PriorMoments)
     build: BuildInput | None = None
     formation: FormationInput | None = None
     digest: DigestInput | None = None
@@ -57,7 +55,7 @@ class Quiet:
 
     @property
     def is_whole(self) -> bool:
-        """True if this run includes all remaining turns."""
+        """Whether this run includes all remaining turns."""
         return self.last_sequence == self.session.last_sequence
 
     @property
@@ -73,7 +71,6 @@ class Quiet:
 
     @property
     def live(self) -> list[Message]:
-        """The live turns that are in no moment."""
         return [turn for turn in self.unbuilt if turn.sequence >= self.session.live_from_sequence]
 
     @property
@@ -85,27 +82,19 @@ class Quiet:
         return [left for turn in turns if (left := self.read[turn.sequence]) is turn or left.content]
 
     @property
-    def place(self) -> Place:
-        """The place of the unbuilt turns in the person's history."""
+    def position(self) -> HistoryPosition:
         until = max((turn.created_at for turn in self.unbuilt), default=self.session.last_activity_at)
-        return Place(self.session.pk, self.session.built_to + 1, until)
+        return HistoryPosition(self.session.pk, self.session.built_to + 1, until)
 
 
 @dataclass(frozen=True)
 class SettleInput(ProcessInput):
-    """The input of a settling.
-
-    Args:
-        user: the person of the sessions.
-        sessions: the job's session, followed by others in the order in which their jobs are due.
-        corrections: the state of the person's corrections before the turns were read.
-        prompts: the prompts, keyed by the purpose of the call.
-    """
+    """A person's sessions to settle: the job's session, followed by others in the order in which their jobs are due."""
 
     user: UserProfile
-    sessions: Sequence[Quiet]
-    corrections: CorrectionState
-    prompts: Mapping[str, PromptVersion]
+    sessions: Sequence[QuietSession]
+    corrections: CorrectionState  # from before the turns were read
+    prompts: Mapping[str, PromptVersion]  # keyed by the purpose of the call
 
     def prompt_for(self, purpose: str) -> PromptVersion | None:
         return self.prompts.get(purpose)
@@ -121,22 +110,22 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
         return None
     first = sessions[0].session
     building, forming = builder_prompt(first), formation.formation_prompt(first)
-    _build(sessions, building, corrections)
-    _form(sessions, forming)
-    _digest(sessions, building, corrections)
+    _set_builds(sessions, building, corrections)
+    _set_formations(sessions, forming)
+    _set_digests(sessions, building, corrections)
     prompts = {"moment-builder": building, "memory-extraction": forming}
     return SettleInput(None, user, sessions, corrections, prompts)
 
 
 def _jobs(job: Job, most: int) -> dict[int, Job]:
-    """Return the given job and the person's other due jobs that have not failed, keyed by session."""
+    """Return the job and the person's other due jobs that have not failed, keyed by session."""
     due = Job.objects.due().filter(process=job.process, user=job.user_id, session__isnull=False, attempts=0)
     others = due.exclude(pk=job.pk).order_by("run_after", "id")[: most - 1]
     return {one.session_id: one for one in [job, *others] if one.session_id is not None}
 
 
 def _fitting(user: UserProfile, jobs: Mapping[int, Job]) -> list[tuple[Job, Session]]:
-    """Return the idle sessions of these jobs: as many as fit into one call, and at least the first."""
+    """Return the idle sessions of these jobs: at least the first, and as many as fit into one call."""
     idle = Session.objects.for_user(user).idle().in_bulk(jobs)
     found: list[tuple[Job, Session]] = []
     turns, tokens = MAX_TURNS, float(settings.MOMENT_BUILDER.max_input_tokens)
@@ -158,8 +147,7 @@ def _first_unseen(session: Session) -> int:
     return session.built_to + 1 if is_formed else min(session.built_to, session.formed_to) + 1
 
 
-def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Quiet]:
-    """Return the sessions, each with as many turns as fit into one call."""
+def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[QuietSession]:
     if not sessions:
         return []
     firsts = [(session, _first_unseen(session)) for _, session in sessions]
@@ -174,18 +162,17 @@ def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Qu
     return [_quiet(job, session, of_session[session.pk], read[session.pk]) for job, session in sessions]
 
 
-def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[int, Message]) -> Quiet:
+def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[int, Message]) -> QuietSession:
     parts = split_turns(turns[:MAX_TURNS])
     taken = parts[0].stop if parts else 0
     if taken == len(turns):
-        return Quiet(job, session, turns, read, session.last_sequence)
+        return QuietSession(job, session, turns, read, session.last_sequence)
     taken = pair_safe_boundary(turns, taken) or taken
-    return Quiet(job, session, turns[:taken], read, turns[taken - 1].sequence)
+    return QuietSession(job, session, turns[:taken], read, turns[taken - 1].sequence)
 
 
-def _build(sessions: Sequence[Quiet], prompt: PromptVersion, corrections: CorrectionState) -> None:
-    """Set the input of the moment build of each session."""
-    before = before_each(sessions[0].session.user_id, [one.place for one in sessions])
+def _set_builds(sessions: Sequence[QuietSession], prompt: PromptVersion, corrections: CorrectionState) -> None:
+    before = prior_moments(sessions[0].session.user_id, [one.position for one in sessions])
     drafts: dict[int, list[EpisodeDraft]] = defaultdict(list)
     of_sessions = EpisodeDraft.objects.filter(session__in=[one.session for one in sessions])
     for draft in of_sessions.order_by("first_sequence"):
@@ -209,8 +196,7 @@ def _build(sessions: Sequence[Quiet], prompt: PromptVersion, corrections: Correc
             )
 
 
-def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
-    """Set the input of the formation of each session, and create missing streams."""
+def _set_formations(sessions: Sequence[QuietSession], prompt: PromptVersion) -> None:
     forming = [one for one in sessions if one.shown(one.unformed)]
     if not forming:
         return
@@ -225,19 +211,15 @@ def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
             one.formation = formation.formation_input(one.session, one.unformed, shown, own, prompt, has)
 
 
-def _digest(sessions: Sequence[Quiet], prompt: PromptVersion, corrections: CorrectionState) -> None:
-    """Set the input of the checkpoint of each session that is settled completely.
-
-    Args:
-        prompt: the prompt of the moments that the checkpoint is derived from.
-    """
+def _set_digests(sessions: Sequence[QuietSession], prompt: PromptVersion, corrections: CorrectionState) -> None:
+    """Set the input of the checkpoint of each session that is settled completely."""
     whole = [one for one in sessions if one.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()
     events = boundaries.filter(session__in=[one.session for one in whole]).order_by("session_id", "-sequence", "-id")
     latest = {event.session_id: event for event in events.distinct("session_id")}
-    said = known_of_each(sessions[0].session.user_id, [(one.session, latest.get(one.session.pk)) for one in whole])
-    opened = open_in_each(sessions[0].session.user_id, [one.session for one in whole])
+    said = known_texts(sessions[0].session.user_id, [(one.session, latest.get(one.session.pk)) for one in whole])
+    opened = open_items(sessions[0].session.user_id, [one.session for one in whole])
     for one, text in zip(whole, said, strict=True):
         end = one.session.last_sequence + 1
-        one.digest = input_of(one.session, one.shown(one.live), end, text, prompt, corrections)
+        one.digest = make_digest_input(one.session, one.shown(one.live), end, text, prompt, corrections)
         one.opened = opened[one.session.pk]

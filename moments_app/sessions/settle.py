@@ -42,16 +42,16 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.division import BUILT, Built, Division, builder, divide, refuse_what_moved, store_each
+from moments_app.moments.division import BUILT, Built, FinishedBuild, builder, divide, lock_unless_moved, store_builds
 from moments_app.moments.division import result_of as built_result
-from moments_app.moments.journey import Told, told
-from moments_app.moments.partition import PartitionEvent, leave_each
-from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived
+from moments_app.moments.journey import PriorMoment, journey_text
+from moments_app.moments.partition import PartitionEvent, store_events
+from moments_app.sessions.checkpoint import OPEN, DigestResult, Episode, derive_digest
 from moments_app.sessions.checkpoint import result_of as digest_result
 from moments_app.sessions.quiet_sessions import (
     MAX_SESSIONS,
-    SESSIONS_OF_A_CALL,
-    Quiet,
+    MAX_SESSIONS_PER_CALL,
+    QuietSession,
     SettleInput,
     claim_sessions,
 )
@@ -66,7 +66,7 @@ from sessions_app.models.session import UNBUILT
 SETTLED = "session_settled"  # type of the logged event
 PROMPT_TOKENS = 1_050  # estimated tokens of prompts and known items in a shared call
 TURN_TOKENS = 10.0  # estimated tokens per turn in addition to the text
-CLEARED = (
+CLEARED_FIELDS = (
     "last_moment_message_idx",
     "built_message_count",
     "built_total_tokens",
@@ -81,27 +81,16 @@ CLEARED = (
 
 
 @dataclass
-class Thought:
-    """The results of the engines for a session.
-
-    Args:
-        quiet: the session.
-        built: the division of the session into moments.
-        moments: the unsaved moments as later builds receive them.
-        formed: the new items for the session's streams.
-        digested: the checkpoint of the live turns.
-        result: the result of the session's job, filled by the commit.
-    """
-
-    quiet: Quiet
+class SessionResult:
+    quiet: QuietSession
     built: Built | None = None
-    moments: Sequence[Told] = ()
+    moments: Sequence[PriorMoment] = ()  # the unsaved moments as later builds receive them
     formed: Formed | None = None
-    digested: Digested | None = None
-    result: dict[str, Any] = field(default_factory=dict)
+    digested: DigestResult | None = None
+    result: dict[str, Any] = field(default_factory=dict)  # of the session's job, filled by the commit
 
 
-class Settle(Process[SettleInput, Sequence[Thought]]):
+class Settle(Process[SettleInput, Sequence[SessionResult]]):
     name = "settle"
     title = "Bring an idle session up to date"
     makes = "memory of idle sessions"
@@ -111,11 +100,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         return builder()
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Wait while the circuit of a stream's own model is open.
-
-        Raises:
-            PostponeJob: the circuit is open.
-        """
+        """Raise `Waits` while the circuit of a stream's own model is open."""
         own = held_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
         if circuit and not circuit.allows(job):
@@ -123,30 +108,30 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         return None
 
     def claim(self, job: Job) -> SettleInput | Skipped:
-        of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
+        of_a_call = MAX_SESSIONS_PER_CALL if settings.ENGINE.combines_calls else 1
         most = of_a_call if self.caller(job).is_model else MAX_SESSIONS
         return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
 
-    def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:
-        """Call the engine, in one call if possible. Return the results of the sessions before the first one that fails.
+    def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[SessionResult]:
+        """Call the engine, in one call if possible. Return the results of the sessions before the first failure.
 
         Raises:
             EngineError: the first session failed.
         """
-        asked, sessions = _asked_at_once(input.sessions, engine)
-        thoughts: list[Thought] = []
+        engine_of_all, sessions = _call_for_all(input.sessions, engine)
+        results: list[SessionResult] = []
         for number, one in enumerate(sessions):
             progress(number, len(sessions))
-            earlier = [moment for thought in thoughts for moment in thought.moments]
+            earlier = [moment for result in results for moment in result.moments]
             try:
-                thoughts.append(_think(one, asked, earlier, carries=asked is engine))
+                results.append(_process_session(one, engine_of_all, earlier, is_chained=engine_of_all is engine))
             except EngineError:
-                if not thoughts:
+                if not results:
                     raise
                 break
-        return thoughts
+        return results
 
-    def commit(self, job: Job, input: SettleInput, answer: Sequence[Thought]) -> None:
+    def commit(self, job: Job, input: SettleInput, answer: Sequence[SessionResult]) -> None:
         """Write all sessions and complete their jobs. If that fails, do this only for the session of this job.
 
         Raises:
@@ -181,7 +166,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 # --- think ---
 
 
-def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, Sequence[Quiet]]:
+def _call_for_all(sessions: Sequence[QuietSession], engine: Engine) -> tuple[Engine, Sequence[QuietSession]]:
     """Call the model for all sessions in one call. If that fails, call it for the first session only.
 
     Returns:
@@ -203,61 +188,59 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     return engine, sessions[:1]
 
 
-def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool) -> Thought:
+def _process_session(
+    one: QuietSession, engine: Engine, earlier: Sequence[PriorMoment], *, is_chained: bool
+) -> SessionResult:
     """Call the engine for a session.
 
     Args:
         earlier: the moments of the earlier sessions of this run.
-        carries: whether the engine receives these moments. If not, one call answered for all sessions.
-
-    Raises:
-        EngineError: it gave no valid answer.
+        is_chained: whether the engine receives these moments. If not, one call answered for all sessions.
     """
-    thought = Thought(one)
+    result = SessionResult(one)
     if one.build:
-        known = one.before.with_new(earlier, one.place.until).known
-        built = divide(replace(one.build, known=known) if carries else one.build, engine, no_progress)
-        thought.moments = _told(one, built)
-        journey = known.journey.extended([new.moment for new in thought.moments])
-        thought.built = replace(built, journey=told(journey))
+        known = one.before.with_new(earlier, one.position.until).known
+        built = divide(replace(one.build, known=known) if is_chained else one.build, engine, no_progress)
+        result.moments = _unsaved_moments(one, built)
+        journey = known.journey.extended([new.moment for new in result.moments])
+        result.built = replace(built, journey=journey_text(journey))
     if one.formation:
-        thought.formed = formation.form(one.formation, engine, no_progress)
+        result.formed = formation.form(one.formation, engine, no_progress)
     if one.digest:
-        lessons = [item.draft.text for item in thought.formed.lessons] if thought.formed else []
-        thought.digested = derived(one.digest, _episodes(thought), _opened(thought), lessons, engine.name)
-    return thought
+        lessons = [item.draft.text for item in result.formed.lessons] if result.formed else []
+        result.digested = derive_digest(one.digest, _episodes(result), _open_items(result), lessons, engine.name)
+    return result
 
 
-def _told(one: Quiet, built: Built) -> list[Told]:
-    """Return a session's unsaved moments as later builds receive them."""
+def _unsaved_moments(one: QuietSession, built: Built) -> list[PriorMoment]:
     new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)
         times = [turn.created_at for turn in one.turns if turn.sequence in held]
         moment = KnownMoment(segment.draft.name.strip(), segment.draft.summary, min(times), max(times))
-        new.append(Told(None, moment, segment.first_sequence))
+        new.append(PriorMoment(None, moment, segment.first_sequence))
     return new
 
 
-def _episodes(thought: Thought) -> list[Episode]:
+def _episodes(result: SessionResult) -> list[Episode]:
     """Return the new moments with live turns, as episodes of a checkpoint."""
-    live_from = thought.quiet.session.live_from_sequence
-    segments = thought.built.segments if thought.built else ()
+    live_from = result.quiet.session.live_from_sequence
+    segments = result.built.segments if result.built else ()
     return [
         Episode(new.moment.ends_at.date(), one.draft.summary, one.draft.detail)
-        for one, new in zip(segments, thought.moments, strict=True)
+        for one, new in zip(segments, result.moments, strict=True)
         if one.last_sequence >= live_from
     ]
 
 
-def _opened(thought: Thought) -> list[str]:
-    """Return the tasks and problems that are open at the end of the live turns, in order, without duplicates."""
-    shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
+def _open_items(result: SessionResult) -> list[str]:
+    """Return the tasks and problems that are open at the end of the live turns, in order."""
+    shown, items = result.quiet.formation, result.formed.candidates if result.formed else []
     ended = {
         (item.label, each) for item in items if item.draft.confidence >= MIN_CONFIDENCE for each in item.draft.ends
     }
     known = {shown.known[each] for _label, each in ended if each in shown.known} if shown else set()
-    before = [atom.content for atom in thought.quiet.opened if atom.pk not in known]
+    before = [atom.content for atom in result.quiet.opened if atom.pk not in known]
     new = [item for item in items if item.draft.kind in OPEN and (item.label, item.draft.letter) not in ended]
     return list(dict.fromkeys([*before, *(item.draft.text for item in new)]))
 
@@ -265,28 +248,23 @@ def _opened(thought: Thought) -> list[str]:
 # --- commit ---
 
 
-def _store(job: Job, input: SettleInput, thoughts: Sequence[Thought]) -> None:
-    sessions = _locked(job, [thought.quiet for thought in thoughts])
+def _store(job: Job, input: SettleInput, results: Sequence[SessionResult]) -> None:
+    sessions = _locked(job, [result.quiet for result in results])
     builds = [one.build for one in input.sessions if one.build]
-    user = refuse_what_moved(input.user.pk, input.corrections, builds=builds)
-    _store_moments(user, thoughts)
-    _store_items(job, thoughts)
-    _leave_digests(thoughts)
-    _update_sessions(sessions, thoughts)
-    Job.objects.complete_each({one.quiet.job: one.result for one in thoughts})
-    _tell(thoughts)
-    for one in (thought.quiet for thought in thoughts if not thought.quiet.is_whole):
+    user = lock_unless_moved(input.user.pk, input.corrections, builds=builds)
+    _store_moments(user, results)
+    _store_items(job, results)
+    _store_digests(results)
+    _update_sessions(sessions, results)
+    Job.objects.complete_each({one.quiet.job: one.result for one in results})
+    _log_events(results)
+    for one in (result.quiet for result in results if not result.quiet.is_whole):
         Job.objects.request(Settle.name, one.session, requested_by=job.requested_by, force=job.force)
     ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
 
 
-def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
-    """Lock the sessions and claim the jobs, in the common lock order.
-
-    Raises:
-        ClaimLost: the session was deleted, or a job was taken, canceled or deleted.
-        InputChanged: a session has changed.
-    """
+def _locked(job: Job, sessions: Sequence[QuietSession]) -> Mapping[int, Session]:
+    """Lock the sessions and claim the jobs, in the common lock order. Raise the errors of `commit`."""
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]
@@ -300,51 +278,50 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
 
 
 def _state(session: Session) -> tuple[Any, ...]:
-    """Return the values of the fields of a session that must not change between claim and commit."""
+    """Return what must not change between claim and commit."""
     done = session.built_to, session.formed_to, session.live_from_sequence
     return session.status, session.last_sequence, session.retraction_count, *done
 
 
-def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> None:
+def _store_moments(user: UserProfile, results: Sequence[SessionResult]) -> None:
     built = [
-        (one, Division(one.quiet.job, one.quiet.build, one.built)) for one in thoughts if one.quiet.build and one.built
+        (one, FinishedBuild(one.quiet.job, one.quiet.build, one.built))
+        for one in results
+        if one.quiet.build and one.built
     ]
     if not built:
         return
-    stored = store_each([division for _, division in built])
+    stored = store_builds([division for _, division in built])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
     user.save(update_fields=["updated_at"])  # invalidates cached contexts
     for (one, division), moments in zip(built, stored, strict=True):
         one.result[BUILT] = built_result(division.input, division.built, moments)
 
 
-def _store_items(job: Job, thoughts: Sequence[Thought]) -> None:
-    """Add the formed items, and end the facts that they end."""
+def _store_items(job: Job, results: Sequence[SessionResult]) -> None:
     formed = [
-        (one, (one.quiet.job, one.quiet.formation, one.formed))
-        for one in thoughts
-        if one.quiet.formation and one.formed
+        (one, (one.quiet.job, one.quiet.formation, one.formed)) for one in results if one.quiet.formation and one.formed
     ]
-    results = formation.store_each([made for _, made in formed], requested_by=f"job:{job.job_id}")
-    for (one, _), result in zip(formed, results, strict=True):
+    stored = formation.store_each([made for _, made in formed], requested_by=f"job:{job.job_id}")
+    for (one, _), result in zip(formed, stored, strict=True):
         one.result[FORMED] = result
 
 
-def _leave_digests(thoughts: Sequence[Thought]) -> None:
+def _store_digests(results: Sequence[SessionResult]) -> None:
     events = []
-    for one in thoughts:
+    for one in results:
         if (input := one.quiet.digest) and (made := one.digested):
-            told = made.context, made.lessons, input.turns
-            event = PartitionEvent.of_digest(*told, session=one.quiet.session, cleared=True)
+            text = made.context, made.lessons, input.turns
+            event = PartitionEvent.of_digest(*text, session=one.quiet.session, cleared=True)
             events.append((event, input.turns.stop - 1))
             one.result |= digest_result(input, made)
     if events:
-        leave_each(events)
+        store_events(events)
 
 
-def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought]) -> None:
-    """Update the counters of sessions. Clear sessions whose turns were all processed."""
-    for one in (thought.quiet for thought in thoughts):
+def _update_sessions(sessions: Mapping[int, Session], results: Sequence[SessionResult]) -> None:
+    """Update the counters, and clear the sessions whose turns were all processed."""
+    for one in (result.quiet for result in results):
         session = sessions[one.session.pk]
         if one.is_whole:
             _clear(session)
@@ -352,7 +329,7 @@ def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought
         session.built_to = max(session.built_to, one.last_sequence)
         if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
             count_formed_to(session, one.last_sequence)
-    update_rows(list(sessions.values()), CLEARED)
+    update_rows(list(sessions.values()), CLEARED_FIELDS)
     EpisodeDraft.objects.publish(sessions.values())
 
 
@@ -368,12 +345,12 @@ def _clear(session: Session) -> None:
     session.status = Session.Status.CLEARED
 
 
-def _tell(thoughts: Sequence[Thought]) -> None:
+def _log_events(results: Sequence[SessionResult]) -> None:
     events = []
-    for one in thoughts:
-        told = {name: one.result[name] for name in (BUILT, FORMED) if name in one.result}
-        told |= {SETTLED: one.result} if one.quiet.is_whole else {}
+    for one in results:
+        payloads = {name: one.result[name] for name in (BUILT, FORMED) if name in one.result}
+        payloads |= {SETTLED: one.result} if one.quiet.is_whole else {}
         session = one.quiet.session
         whose = {"actor": f"job:{one.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
-        events += [Event(type=name, payload=payload, **whose) for name, payload in told.items()]
+        events += [Event(type=name, payload=payload, **whose) for name, payload in payloads.items()]
     WebhookDelivery.objects.queue_each(Event.objects.bulk_create(events))

@@ -1,8 +1,7 @@
 """`compact_sessions`: queue the digests of busy sessions and the settling of quiet ones.
 
-Sessions are read in batches, oldest activity first. Each batch is one query that skips rows that another run has
-locked. So parallel runs, even on different hosts, never process the same session, and memory use doesn't depend on the
-number of sessions.
+Sessions are read in batches, oldest activity first. Each batch skips rows that another run has locked, so parallel runs
+never process the same session.
 """
 
 from collections.abc import Iterator
@@ -40,10 +39,10 @@ def compact_sessions(*, dry_run: bool = False) -> Compacted:
     busy, quiet = Session.objects.busy(), Session.objects.quiet()
     if dry_run:
         return Compacted(busy.count(), quiet.count())
-    return Compacted(_ask(busy, DigestSession.name, {"keep": KEEP_RECENT}), _ask(quiet, Settle.name, {}))
+    return Compacted(_queue(busy, DigestSession.name, {"keep": KEEP_RECENT}), _queue(quiet, Settle.name, {}))
 
 
-def _ask(due: SessionQuerySet, process: str, params: dict[str, Any]) -> int:
+def _queue(due: SessionQuerySet, process: str, params: dict[str, Any]) -> int:
     asked = 0
     for batch in _batches(due):
         for session in batch:

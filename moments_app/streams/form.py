@@ -33,8 +33,8 @@ from moments_app.jobs.process import (
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
-from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
-from moments_app.moments.journey import known_before
+from moments_app.moments.division import BuildInput, Built, builder_prompt, drafts_of, split_chunks
+from moments_app.moments.journey import known_history
 from moments_app.streams.edit import evict_all
 from moments_app.streams.formation import (
     FORMED,
@@ -210,13 +210,13 @@ def _episodes(
     # these.
     first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
     new = [turn for turn in shown if turn.sequence >= first]
-    chunks = chunks_read(new, new, session.user.zone) if new else []
+    chunks = split_chunks(new, new, session.user.zone) if new else []
     if len(chunks) != 1:
         return None
     return BuildInput(
         prompt_version=builder_prompt(session),
         session=session,
-        known=known_before(session, first, max(turn.created_at for turn in new)),
+        known=known_history(session, first, max(turn.created_at for turn in new)),
         first_sequence=first,
         last_sequence=turns[-1].sequence,
         chunks=chunks,
@@ -267,7 +267,7 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
         InputChanged: moments of these turns were built or deleted in the meantime.
     """
     assert input.episodes is not None
-    if session.built_to != input.session.built_to or not input.episodes.known.holds():
+    if session.built_to != input.session.built_to or not input.episodes.known.is_current():
         raise InputChanged("The session's moments changed while the engine was working.")
     # If a fact was corrected in the meantime, the build calls the engine instead.
     if Correction.objects.for_user(session.user).state() == input.episodes.corrections:

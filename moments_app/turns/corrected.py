@@ -1,7 +1,4 @@
-"""Apply later corrections to turns, and mark statements that are no longer true.
-
-Engines read the corrected turns, so they don't derive the same errors again.
-"""
+"""Apply later corrections to turns that engines read, and mark statements that are no longer true."""
 
 import copy
 import json
@@ -46,10 +43,9 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
 
 
 def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
-    """Return the text to append to a turn, with a mark for each later correction.
+    """Return the text to append to a turn, with a mark for each pair of wrong words and their replacement.
 
-    Args:
-        marks: The wrong words with their replacements, oldest first. A blank replacement marks withdrawn words.
+    The pairs are sorted, oldest first. A blank replacement marks withdrawn words.
     """
     text = ""
     told: dict[str, str] = {}
@@ -65,21 +61,13 @@ def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
 
 
 class End(NamedTuple):
-    """A statement of a turn that is no longer true.
+    """A statement of a turn that is no longer true."""
 
-    Args:
-        microseconds: Since when it is no longer true, in microseconds since 1970.
-        is_replaced: Whether another statement is true instead.
-        text: The value or text of the other statement. If there is none, that of the ended statement.
-        atom_id: The statement that `text` is from.
-        wrong: The value of the turn's statement, if it was never true and a later turn corrected it. Otherwise blank.
-    """
-
-    microseconds: int
-    is_replaced: bool
-    text: str
-    atom_id: str
-    wrong: str
+    microseconds: int  # since when it is no longer true, since 1970
+    is_replaced: bool  # whether another statement is true instead
+    text: str  # the value or text of the other statement, or else of the ended one
+    atom_id: str  # the statement that `text` is from
+    wrong: str  # the value of the turn's statement if it was never true and a later turn corrected it; or blank
 
     @property
     def ref(self) -> str:
@@ -87,10 +75,10 @@ class End(NamedTuple):
 
 
 # Matches the person's statements that were known to be true at that time.
-_HOLDS = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
+_IS_TRUE = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
         AND {true_at("{0}.", "%(at)s")}"""
 # Matches facts about the same thing, which has one value at a time.
-_SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
+_SAME_ATTRIBUTE = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
 # Returns turns with their ends. The person's ended facts are found by an index, and `later` follows the replacements
 # that were known at that time. If a replacement only says that something is over, the newest value since then is used.
@@ -107,12 +95,12 @@ WITH RECURSIVE fact AS (
         AND ended.source_message_ids && %(messages)s::bigint[]
         AND NOT EXISTS (
             SELECT FROM moments_app_memoryatom again WHERE again.content_hash = ended.content_hash
-                AND again.state IN ('active', 'absorbed') AND {_HOLDS.format("again")}
+                AND again.state IN ('active', 'absorbed') AND {_IS_TRUE.format("again")}
         )
         AND NOT EXISTS (
             SELECT FROM moments_app_memoryatom again
-            WHERE {_SAME.format("again", "ended")} AND again.value <> '' AND again.value = ended.value
-                AND again.id <> ended.id AND {_HOLDS.format("again")}
+            WHERE {_SAME_ATTRIBUTE.format("again", "ended")} AND again.value <> '' AND again.value = ended.value
+                AND again.id <> ended.id AND {_IS_TRUE.format("again")}
         )
 ), later AS (
     SELECT fact.id AS fact_id, fact.replaced_by_id AS id, fact.is_wrong, 0 AS steps
@@ -127,8 +115,8 @@ WITH RECURSIVE fact AS (
 ), chosen AS MATERIALIZED (  -- a join condition with a subquery could not use an index
     SELECT fact_id, latest.is_wrong, CASE WHEN last.attribute <> '' AND last.value = '' THEN (
         SELECT newer.id FROM moments_app_memoryatom newer
-        WHERE {_SAME.format("newer", "last")} AND newer.value <> '' AND newer.formed_at >= last.formed_at
-            AND {_HOLDS.format("newer")}
+        WHERE {_SAME_ATTRIBUTE.format("newer", "last")} AND newer.value <> '' AND newer.formed_at >= last.formed_at
+            AND {_IS_TRUE.format("newer")}
         ORDER BY newer.formed_at DESC, newer.id DESC LIMIT 1
     ) ELSE last.id END AS id
     FROM latest JOIN moments_app_memoryatom last ON last.id = latest.id AND last.user_id = %(user)s
@@ -143,19 +131,14 @@ FROM (
         CASE WHEN chosen.is_wrong AND current.value <> '' THEN fact.value ELSE '' END AS wrong,
         current.source_message_ids AS said_in
     FROM fact LEFT JOIN chosen ON chosen.fact_id = fact.id
-    LEFT JOIN moments_app_memoryatom current ON current.id = chosen.id AND {_HOLDS.format("current")}
+    LEFT JOIN moments_app_memoryatom current ON current.id = chosen.id AND {_IS_TRUE.format("current")}
 ) source WHERE message_id = ANY(%(messages)s::bigint[]) AND NOT COALESCE(said_in @> ARRAY[message_id], false)
 GROUP BY message_id
 """  # noqa: S608 (constants)
 
 
 def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
-    """Return the ended statements of each turn, by the turn's primary key.
-
-    Args:
-        messages: The primary keys of turns of the user.
-        as_of: Return only ends that were known at this time. The default is now.
-    """
+    """Return the ended statements of a user's turns, keyed by the turn's primary key, as known at a time."""
     with connection.cursor() as cursor:
         at = as_of or timezone.now()
         cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})

@@ -19,13 +19,9 @@ TOOL_MAX_CHARS = 4_000  # maximum characters of a tool's result, and of its argu
 
 
 def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:
-    """Return a message as input for an engine. Cut it if it is a long tool result or larger than `max_tokens`.
+    """Return a user, assistant or tool turn as input for an engine. Cut long tool results and long texts.
 
-    Args:
-        message: a user, assistant or tool turn.
-        max_tokens: maximum tokens of its text.
-        zone: the person's time zone, which relative dates such as "yesterday" depend on.
-        index: the turn's index in the input.
+    Relative dates such as "yesterday" depend on the person's time zone.
     """
     text, calls = _text(message, max_tokens), tool_calls(message.payload)
     shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""
@@ -58,13 +54,10 @@ def split_turns(turns: Sequence[Message] | Sequence[Turn]) -> list[range]:
 
 
 def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range]:
-    """Split consecutive turns into parts of at most `limit` tokens.
+    """Split consecutive turns into parts of at most `limit` tokens. A larger turn is a part of its own.
 
-    Args:
-        sizes: The tokens of each turn. A turn that exceeds the limit is a part of its own.
-        limit: The maximum tokens of a part.
-        glued: Whether each turn belongs to the previous one, as a tool result does. Such turns are only separated if
-            together they exceed the limit.
+    `glued` turns belong to the previous one, as a tool result does. They are only separated if together they exceed the
+    limit.
     """
     parts: list[range] = []
     start = 0
@@ -96,13 +89,10 @@ def ends_round(turn: Message) -> bool:
 
 
 def end_of_round(turns: Iterable[Message]) -> int | None:
-    """Return the sequence of the last turn that ends a round, or None."""
     return max((turn.sequence for turn in turns if ends_round(turn)), default=None)
 
 
 class PairedTurn(Protocol):
-    """The attributes of a turn that are needed to match tool calls with their results."""
-
     @property
     def role(self) -> str: ...
     @property
@@ -114,10 +104,7 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
 
     Args:
         turns: consecutive turns, oldest first, up to the newest of the session.
-        boundary: index of the first turn that stays live, 0..len(turns).
-
-    Returns:
-        The index, at most `boundary`, of the first turn that stays live.
+        boundary: index of the first turn that stays live, 0..len(turns). The result is another such index.
     """
     calls = _calls(turns)
     boundary = _before_open_calls(turns, boundary)
@@ -128,7 +115,7 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
 
 
 def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
-    """Return the index of each tool turn's call, found by `tool_call_id`, or else the previous assistant turn."""
+    """Return the index of each tool turn's call, by `tool_call_id`, or else of the previous assistant turn."""
     by_id: dict[str, int] = {}
     found: dict[int, int] = {}
     nearest = 0

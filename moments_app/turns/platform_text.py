@@ -36,9 +36,9 @@ from sessions_app.transcript.append import NewMessage
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-LONG = 20  # bytes; lines of this length are unlikely to be equal by coincidence
-KNOWN = 50_000  # lines whose hashes are cached
-NESTED = 3  # levels of nested JSON to read, because the result of a tool may quote another result
+MIN_BYTES = 20  # lines of this length are unlikely to be equal by coincidence
+MAX_HASHES = 50_000  # lines whose hashes are cached
+MAX_NESTING = 3  # levels of nested JSON to read, because the result of a tool may quote another result
 
 _TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # one of our elements, at an end of a line
 # Matches a line of memory in an element or with its date. People who repeat something don't use this form.
@@ -71,18 +71,11 @@ SET served_on = excluded.served_on, is_quote = moments_app_servedline.is_quote A
 
 @dataclass(eq=False)
 class TextLine:
-    """A line of a text.
-
-    Args:
-        is_neutral: whether it has no meaning of its own, such as an identifier in JSON.
-    """
-
     text: str
-    is_neutral: bool = False
+    is_neutral: bool = False  # whether it has no meaning of its own, such as an identifier in JSON
 
     @cached_property
     def is_marked(self) -> bool:
-        """Return whether the line has a form that only memory has."""
         return ("-" in self.text or "<" in self.text) and _MARK.search(self.text) is not None
 
     @cached_property
@@ -103,7 +96,7 @@ class TextLine:
 
     @property
     def is_long(self) -> bool:
-        return len(self.words.encode()) >= LONG
+        return len(self.words.encode()) >= MIN_BYTES
 
     @property
     def is_blank(self) -> bool:
@@ -111,7 +104,6 @@ class TextLine:
 
     @cached_property
     def hash(self) -> int:
-        """A hash of the words that fits a `bigint`."""
         return int.from_bytes(blake2b(self.words.encode(), digest_size=8).digest(), signed=True)
 
 
@@ -123,7 +115,7 @@ def _words(text: str) -> str:
 
 def text_lines(text: str) -> list[TextLine]:
     """Return the lines of a text. If it is JSON, return the lines of its strings."""
-    return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, NESTED)]
+    return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, MAX_NESTING)]
 
 
 def _lines(text: str, depth: int) -> list[tuple[str, bool]]:
@@ -163,11 +155,11 @@ def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), query: str =
 
 
 def _hashes(texts: Iterable[str]) -> set[int]:
-    hashes = {_hash(*pair) for text in texts for pair in _lines(text, NESTED)}
+    hashes = {_hash(*pair) for text in texts for pair in _lines(text, MAX_NESTING)}
     return {found for found in hashes if found is not None}
 
 
-@cached_by_hash(KNOWN)
+@cached_by_hash(MAX_HASHES)
 def _hash(text: str, is_neutral: bool) -> int | None:
     line = TextLine(text, is_neutral)
     return None if line.is_blank else line.hash
@@ -181,11 +173,7 @@ def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
 
 
 def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
-    """Return the indexes of the platform's lines, and of blank lines between them.
-
-    Args:
-        served: the hashes of lines that were served before, and whether each is only a quote.
-    """
+    """Return the indexes of lines that are in `served` (see `served_hashes`), and of blank lines between them."""
     runs: list[list[int]] = [[]]  # indexes of consecutive served lines
     for place, line in enumerate(lines):
         if line.is_blank or line.is_address or line.hash in served:
@@ -227,8 +215,6 @@ def text_without(lines: Sequence[TextLine], places: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class ServedTexts:
-    """Texts that were served together; see `served_hashes`."""
-
     user: int
     texts: Sequence[str]
     quoted: Sequence[str]
@@ -245,11 +231,11 @@ class WrittenLines:
     def __init__(self) -> None:
         self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MAX_PEOPLE, seconds=TRUSTED_SECONDS)
 
-    def have(self, one: ServedTexts) -> bool:
-        return not self.others(one.user, one.hashes)
+    def has_all(self, one: ServedTexts) -> bool:
+        return not self.missing(one.user, one.hashes)
 
-    def others(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
-        """Return the lines that may still have to be written."""
+    def missing(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
+        """Return the lines that this process may still have to write."""
         known = self._people.get(user) or {}
         return {line: is_quote for line, is_quote in lines.items() if line not in known or known[line] > is_quote}
 
@@ -271,12 +257,12 @@ written = WrittenLines()
 def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
     """Record texts as served to a person, in the background. The arguments are those of `served_hashes`."""
     one = ServedTexts(user.pk, texts, quoted, query)
-    if not written.have(one):
+    if not written.has_all(one):
         waiting.add(one)
 
 
 def unsaved_hashes(user_pk: int) -> dict[int, bool]:
-    """Return the lines served to a person that this process has not stored yet, and whether each is only a quote."""
+    """Return the lines served to a person that this process has not stored yet, as in `served_hashes`."""
     known: dict[int, bool] = {}
     for one in waiting.pending():
         if one.user == user_pk:
@@ -296,7 +282,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
     for one in batch:
         if one.user in there:
             _add(by_user.setdefault(one.user, {}), one)
-    new = {user: written.others(user, lines) for user, lines in by_user.items()}
+    new = {user: written.missing(user, lines) for user, lines in by_user.items()}
     rows = [(user, line, is_quote) for user, lines in new.items() for line, is_quote in lines.items()]
     if rows:
         users, hashes, quotes = (array_of(map(int, column)) for column in zip(*rows, strict=True))
@@ -307,13 +293,13 @@ def write(batch: Sequence[ServedTexts]) -> None:
         transaction.on_commit(partial(written.add, by_user))
 
 
-def keep(user_pk: int, texts: Iterable[str]) -> None:
-    """Store the lines of a text that the platform wrote for a model, in the caller's transaction."""
+def store_lines(user_pk: int, texts: Iterable[str]) -> None:
+    """Store the lines of texts that the platform wrote for a model, in the caller's transaction."""
     write([ServedTexts(user_pk, list(texts), ())])
 
 
-def keep_soon(user_pk: int, texts: Iterable[str]) -> None:
-    """Store the lines of a text that the platform wrote for a model, in the background."""
+def store_lines_later(user_pk: int, texts: Iterable[str]) -> None:
+    """Do the same in the background."""
     waiting.add(ServedTexts(user_pk, list(texts), ()))
 
 
@@ -324,9 +310,9 @@ waiting = WriteBuffer("served-lines", write, soon=True)
 
 # Raw SQL, because most appends run it: the ORM takes longer to compile the query than PostgreSQL takes to run it.
 _SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s::bigint[])"
-LINES = 5_000  # maximum lines of a turn to compare; no context has more
-LIKELY = "served lines"  # the key in a message's `notes` for lines that may have been served
-COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns never become memory
+MAX_COMPARED = 5_000  # maximum lines of a turn to compare; no context has more
+CANDIDATES = "served lines"  # the key in a message's `notes` for lines that may have been served
+COMPARED_ROLES = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns never become memory
 
 
 def compare_lines(messages: Iterable[NewMessage]) -> None:
@@ -336,32 +322,30 @@ def compare_lines(messages: Iterable[NewMessage]) -> None:
     `notes`, and `note_platform_text` compares them within the transaction.
     """
     for new in messages:
-        if new.role in COMPARED and (text := _text(new)):
+        if new.role in COMPARED_ROLES and (text := _text(new)):
             lines = text_lines(text)
-            if may_be_platform_text(lines[:LINES]):
-                for line in lines[:LINES]:
+            if may_be_platform_text(lines[:MAX_COMPARED]):
+                for line in lines[:MAX_COMPARED]:
                     line.hash  # noqa: B018 (cached from here on)
-                new.notes[LIKELY] = lines
+                new.notes[CANDIDATES] = lines
 
 
 def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
     """Record which lines of new turns were served before. Run no query if `compare_lines` found no candidates."""
-    likely = [(turn, lines) for turn in messages if (lines := turn.notes.get(LIKELY))]
-    known = _served(session, {line.hash for _, own in likely for line in own[:LINES]}) if likely else {}
+    likely = [(turn, lines) for turn in messages if (lines := turn.notes.get(CANDIDATES))]
+    known = _served(session, {line.hash for _, own in likely for line in own[:MAX_COMPARED]}) if likely else {}
     if known:
-        found = [_own_text(turn, own, platform_places(own[:LINES], known)) for turn, own in likely]
+        found = [_own_text(turn, own, platform_places(own[:MAX_COMPARED], known)) for turn, own in likely]
         OwnText.objects.bulk_create([own for own in found if own])
 
 
 def _text(turn: Message | NewMessage) -> str:
-    """Return the text of a turn as engines receive it. For a tool result without text, this is its payload."""
     if turn.role == Message.Role.TOOL and not turn.content and turn.payload is not None:
         return json.dumps(turn.payload, sort_keys=True)  # the database doesn't keep the order of keys
     return turn.content
 
 
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
-    """Return which of the hashes were served to the session's person, with whether each is only a quote."""
     waiting = unsaved_hashes(session.user_id)
     with connection.cursor() as cursor:
         cursor.execute(_SERVED_SQL, [session.user_id, array_of(hashes)])
@@ -386,21 +370,21 @@ def _own_text(turn: Message, lines: Sequence[TextLine], places: list[int]) -> Ow
 # --- removing platform text from turns ---
 
 
-def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
+def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
     """Return turns as engines read them: corrected, and without platform text. Uses two statements.
 
-    Turns that consist only of platform text are left out.
+    Turns that consist only of platform text become blank.
     """
-    both = zip(turns, blank_platform_text(turns), strict=True)
-    return [left for turn, left in both if left is turn or left.content]
-
-
-def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return corrected turns without platform text. Turns that consist only of platform text become blank."""
     if not turns:
         return []
     places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
     return as_corrected([_without(turn, places) for turn in turns])
+
+
+def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
+    """Do the same, but leave out the turns that consist only of platform text."""
+    both = zip(turns, blank_platform_text(turns), strict=True)
+    return [left for turn, left in both if left is turn or left.content]
 
 
 def _of(turns: Sequence[Message]) -> QuerySet[OwnText]:
@@ -424,6 +408,5 @@ def _without(turn: Message, places: Mapping[tuple[int, int], list[int] | None]) 
 
 
 def is_only_platform_text() -> Exists:
-    """Return a condition for messages that consist only of platform text."""
     at = {"user_id": OuterRef("user_id"), "session_id": OuterRef("session_id"), "sequence": OuterRef("sequence")}
     return Exists(OwnText.objects.filter(**at, places__isnull=True))

@@ -25,7 +25,7 @@ from drill.report import Row, added, not_tried, quantiles, summary, table
 from drill.site import NotWell, Site, environment, wait_for
 from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct, correcting
-from moments_app.provenance.retract_items import Named, retract_items
+from moments_app.provenance.retract_items import ItemSelection, retract_items
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.processes import database_url
@@ -216,7 +216,7 @@ class TestDatabase:
         ids = [note(stream, text, written_by="key:t").atom_id for text in said_of(mark)]
         act.done.append((mark, [str(one) for one in ids]))
         assert act.account(site).lost and act.account(site).doubled
-        retract_items(ada, Named(ids), reason="drill", requested_by="t")
+        retract_items(ada, ItemSelection(ids), reason="drill", requested_by="t")
         assert (act.account(site).lost, act.account(site).doubled) == (0, 0)
         rewrite(stream, f"- {mark} lives in Oslo.")
         assert act.account(site).doubled == 1

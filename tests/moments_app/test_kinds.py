@@ -31,8 +31,8 @@ from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS, Layer, add_layer
 from moments_app.jobs import process as jobs_process
 from moments_app.models import ContextReceipt, Job
+from moments_app.provenance.repeated import check_retraction
 from moments_app.provenance.retract import preview, retract
-from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import page_url
 from sessions_app.api import fields
@@ -262,7 +262,7 @@ class TestAKindOfMemory:
         run_schedule("note_promises")
         work_off()
         assert [row.text for row in promise.objects.for_user(ada)] == PROMISES[1:]  # made again from the other turn
-        assert still_said(made, ada).lines == []
+        assert check_retraction(made, ada).lines == []
         undo_retraction(made, requested_by="test")
         assert sorted(promise.objects.for_user(ada).values_list("text", flat=True)) == sorted(PROMISES)
         [back] = promise.objects.filter(text=PROMISES[0]).values()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory_extras.lab.models import BLANK_PROMPT, EXPECTED_MAX_CHARS, QUESTION_MAX_CHARS, Probe
+from memory_extras.lab.models import EXPECTED_MAX_CHARS, NO_SEARCHABLE_WORD, QUESTION_MAX_CHARS, Probe
 from moments_app.models.atom import content_hash
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.lexemes import whole_words
@@ -90,7 +90,7 @@ def save_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
 def change_probe(probe: Probe, draft: Draft) -> None:
     """Set the expected answer and the evidence without saving, or raise `CannotProbe` as `save_probe` does."""
     if not whole_words(draft.expected):
-        raise CannotProbe(f"expected: {BLANK_PROMPT}")
+        raise CannotProbe(f"expected: {NO_SEARCHABLE_WORD}")
     probe.expected, probe.source_session = draft.expected, draft.source_session
     probe.evidence_sequences = sorted(set(draft.evidence))
     made_from = _turns(probe, {*draft.evidence, *draft.made_from})

@@ -9,7 +9,7 @@ from memory_extras.lab.trials.try_prompt import Trial, TrialAnswer
 from moments_app.engines.calls.texts import Fact
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.moments.division import BuildInput, Built, Segment
-from moments_app.sessions.checkpoint import Digested, DigestInput
+from moments_app.sessions.checkpoint import DigestInput, DigestResult
 from moments_app.streams.consolidate import ConsolidatedText, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
 from moments_app.summaries import SummaryInput, TimedAnswer
@@ -98,7 +98,7 @@ def _(answer: ConsolidatedText) -> list[AnswerPart]:
 
 
 @readable_parts.register
-def _(answer: Digested) -> list[AnswerPart]:
+def _(answer: DigestResult) -> list[AnswerPart]:
     context = AnswerPart("Context", answer.context, f"{len(answer.context.split())} words")
     return [context, *(AnswerPart("Lesson", lesson) for lesson in answer.lessons)]
 

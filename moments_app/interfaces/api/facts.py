@@ -15,9 +15,9 @@ from moments_app.models import Correction, MemoryAtom, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.known_person import SELF
 from moments_app.provenance.correct import (
-    CHANGED,
+    TEXT_KINDS,
     CannotCorrect,
-    Order,
+    CorrectionRequest,
     correct,
     correcting,
     ending,
@@ -260,7 +260,7 @@ class WithdrawQuery(PersonQuery):
 class ChangeAnswer(serializers.Serializer[Any]):
     """A matching text, before and after the change."""
 
-    kind = serializers.ChoiceField(choices=CHANGED)
+    kind = serializers.ChoiceField(choices=TEXT_KINDS)
     ref = serializers.CharField()
     field = serializers.CharField()
     before = serializers.JSONField(
@@ -297,11 +297,13 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
         }
 
 
-def change_in(values: dict[str, Any]) -> Order:
+def change_in(values: dict[str, Any]) -> CorrectionRequest:
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
 
 
-def change_fact(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
+def change_fact(
+    fact: MemoryAtom, order: CorrectionRequest, values: dict[str, Any], *, requested_by: str
+) -> dict[str, Any]:
     """Correct, end or withdraw a fact, or preview the changes. Return the result as serialized by `CorrectionAnswer`.
 
     Args:
@@ -326,7 +328,7 @@ def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Cor
     return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
 
 
-def _preview(fact: MemoryAtom, order: Order) -> dict[str, Any]:
+def _preview(fact: MemoryAtom, order: CorrectionRequest) -> dict[str, Any]:
     shown = Correction(
         fact=fact, kind=order.kind, before=fact.content, after=order.after, valid_until=order.valid_until
     )
@@ -405,7 +407,7 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
         found = list(changes[: limit + 1])
         return self.answer({"history": found[:limit], "has_more": len(found) > limit})
 
-    def _changed(self, order: Order) -> Response:
+    def _changed(self, order: CorrectionRequest) -> Response:
         return Response(change_fact(self.get_object(), order, self.validated_data, requested_by=self.actor))
 
 

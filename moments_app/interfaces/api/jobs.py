@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from moments_app.models import Job
 from moments_app.models.job import CannotChange, JobQuerySet
-from moments_app.provenance.coverage import coverage, queue_again
+from moments_app.provenance.coverage import coverage, queue_builds
 from sessions_app.api.fields import PublicIdField, TextField, UUIDField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import key_of
@@ -140,5 +140,5 @@ class CoverageViewSet(PersonViewSet[Any]):
 
     def retry(self, request: Request) -> Response:
         """Queue builds of moments for turns that are missing or whose job failed."""
-        jobs = queue_again(self.found_person, requested_by=self.actor)
+        jobs = queue_builds(self.found_person, requested_by=self.actor)
         return self.answer({"job_ids": [job.job_id for job in jobs]}, status.HTTP_202_ACCEPTED)

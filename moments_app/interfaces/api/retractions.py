@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from moments_app.models import MemoryStream, Retraction
 from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
 from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
-from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemSelection, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -226,7 +226,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
 
 def retract_or_preview_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
-    named = Named(**{name: body[name] for name in ITEM_FIELDS if name in body})
+    named = ItemSelection(**{name: body[name] for name in ITEM_FIELDS if name in body})
     leave = body.get("leave", ())
     if body["preview"]:
         return _preview_response(preview_items(owner, named, leave=leave))
@@ -234,9 +234,8 @@ def retract_or_preview_items(owner: Owner, body: Mapping[str, Any], actor: str) 
     return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 
 
-def _preview_response(found: Preview | ItemsPreview) -> Response:
-    none = {"turns": 0, "items": 0, "moment_keys": []}
-    return Response(RetractionPreview(none | vars(found)).data)
+def _preview_response(found: Preview) -> Response:
+    return Response(RetractionPreview(found).data)
 
 
 class ShardRetractionInput(StrictSerializer):

@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from moments_app.provenance.coverage import coverage, queue_again, uncovered
+from moments_app.provenance.coverage import coverage, queue_builds, uncovered
 from sessions_app.database.several_servers import read_as_of_now
 from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
 
@@ -24,7 +24,7 @@ class Command(RefusingCommand):
         application = application_of(options)
         user = person_of(options["user"], application) if options["user"] is not None else None
         if options["queue"]:
-            return f"queued: {len(queue_again(user, requested_by='coverage'))}"
+            return f"queued: {len(queue_builds(user, requested_by='coverage'))}"
         found, sessions = read_as_of_now(lambda: (coverage(user), uncovered(user)))
         lines = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(found).items()]
         lines += [f"see session {session.session_id} of {session.user.user_id}" for session in sessions]

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from moments_app.models import Retraction
 from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
-from moments_app.provenance.retract_items import ItemsPreview, Named, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemSelection, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import Session, UserProfile
@@ -71,7 +71,7 @@ def _retract_items(options: dict[str, Any]) -> str:
     if user is None or options["session"]:
         raise CannotRetract("Use --user without --session." if user else f"There is no user {options['user']!r}.")
     atoms, entities = ([_uuid(text) for text in options[name] or ()] for name in ("item", "entity"))
-    named = Named(atoms, entities, options["written_by"] or "")
+    named = ItemSelection(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
         found = preview_items(user, named)
         return "\n".join([_describe_preview(f"{found.items} items", found), *_repeated_answers(found)])
@@ -86,12 +86,12 @@ def _reason(options: dict[str, Any]) -> str:
     return reason
 
 
-def _describe_preview(what: str, found: Preview | ItemsPreview) -> str:
+def _describe_preview(what: str, found: Preview) -> str:
     withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
     return f"Would retract {what} and withdraw {withdrawn}; about {found.engine_calls} engine calls."
 
 
-def _repeated_answers(found: Preview | ItemsPreview) -> list[str]:
+def _repeated_answers(found: Preview) -> list[str]:
     return [f"The answer {answer.ref} repeats the text. {answer.problem}".strip() for answer in found.answers]
 
 

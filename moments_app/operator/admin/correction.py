@@ -11,7 +11,7 @@ from moments_app.models import Contradiction, Correction, MemoryAtom, Retraction
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.fact import changes_by_kind
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
-from moments_app.provenance.correct import Change, undo_correction
+from moments_app.provenance.correct import TextChange, undo_correction
 from moments_app.streams.timeline import decide
 from sessions_app.admin.base import ReadOnlyAdmin, RequestedAdmin
 from sessions_app.admin.links import change_url, column
@@ -29,7 +29,9 @@ class CorrectionForm(FormPage[Correction]):
 
     def context(self) -> dict[str, Any]:
         sees = self.request.user.has_perms(SEE_MEMORY)
-        changes = [Change(**{name: stored[name] for name in Change.__match_args__}) for stored in self.row.changes]
+        changes = [
+            TextChange(**{name: stored[name] for name in TextChange.__match_args__}) for stored in self.row.changes
+        ]
         return {
             "correction": self.row,
             "kinds": changes_by_kind(changes) if sees else [],

@@ -24,16 +24,16 @@ from moments_app.operator.transcript import entries
 from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
     CannotCorrect,
-    Change,
-    Order,
+    CorrectionRequest,
+    TextChange,
     correct,
     correcting,
     ending,
+    matching_texts,
     preview,
-    said_elsewhere,
     withdrawing,
 )
-from moments_app.provenance.written_texts import as_one_text
+from moments_app.provenance.rewording import as_one_text
 from moments_app.streams import edit
 from moments_app.streams.texts import is_in_line
 from sessions_app.admin.base import name_of, with_key_names
@@ -192,7 +192,7 @@ class FactChangeForm(forms.Form):
             self.add_error("content", "content: enter the correct text.")
         return values
 
-    def order(self) -> Order:
+    def order(self) -> CorrectionRequest:
         values = self.cleaned_data
         if values["do"] == Correction.Kind.CORRECTED:
             return correcting(values["content"])
@@ -221,13 +221,13 @@ class ShownChange:
         return [part.text for part in self.parts if part.change == "removed"]
 
 
-def changes_by_kind(changes: Sequence[Change], pages: Pages | None = None) -> list[tuple[str, list[ShownChange]]]:
+def changes_by_kind(changes: Sequence[TextChange], pages: Pages | None = None) -> list[tuple[str, list[ShownChange]]]:
     """Group changes by kind, under the title of the kind. With `pages`, they have the URLs of their sources."""
     kinds = [(title, [_shown(one, pages) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
     return [(title, found) for title, found in kinds if found]
 
 
-def _shown(change: Change, pages: Pages | None) -> ShownChange:
+def _shown(change: TextChange, pages: Pages | None) -> ShownChange:
     parts = word_diff(as_one_text(change.before), as_one_text(change.after))
     field = capfirst(change.field.replace("_", " "))
     return ShownChange(change.ref, field, parts, pages.of(change.ref) if pages else "")
@@ -245,10 +245,10 @@ class MatchingItems(RowPage[MemoryAtom]):
     def context(self) -> dict[str, Any]:
         fact = self.row
         try:
-            changes = said_elsewhere(fact)
+            changes = matching_texts(fact)
         except CannotCorrect as error:
             return {"atom": fact, "problem": str(error)}
-        assert fact.user is not None  # `said_elsewhere` raises an error for a fact without a user
+        assert fact.user is not None  # `matching_texts` raises an error for a fact without a user
         return {
             "atom": fact,
             "kinds": changes_by_kind(changes, Pages(fact.user, {change.ref for change in changes})),

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from moments_app.models import MemoryAtom, Moment
-from moments_app.turns.rewording import sentences_of
+from moments_app.provenance.rewording import sentences_of
 from sessions_app import lexemes
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.links import change_url, highlighted, list_url, turn_url

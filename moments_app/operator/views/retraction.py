@@ -15,10 +15,10 @@ from moments_app.models import Job, MemoryAtom, Moment, RetractedItem, Retractio
 from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
-from moments_app.provenance.derived import Derived, InStreams
-from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
-from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
-from moments_app.provenance.still_said import still_said
+from moments_app.provenance.dependents import ItemDependents, TurnDependents
+from moments_app.provenance.repeated import check_retraction
+from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
+from moments_app.provenance.retract_items import ItemSelection, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, number_in
@@ -95,10 +95,10 @@ def _preview(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any
         found = preview(session, form.cleaned_data["sequences"], leave=left)
     except CannotRetract as error:
         return {"problem": str(error)}
-    return {"preview": found, "groups": _groups(found.derived)}
+    return {"preview": found, "groups": _groups(found.of_turns)}
 
 
-def _groups(parts: Sequence[Derived]) -> list[Group]:
+def _groups(parts: Sequence[TurnDependents]) -> list[Group]:
     """Group the dependent rows of the sessions by kind, in the order in which they were derived."""
     groups = [
         _group("Moments", (found.moments for found in parts), _moment_row),
@@ -111,7 +111,7 @@ def _groups(parts: Sequence[Derived]) -> list[Group]:
     return [group for group in groups if group.count]
 
 
-def _groups_in_streams(parts: Sequence[InStreams]) -> list[Group]:
+def _groups_in_streams(parts: Sequence[ItemDependents]) -> list[Group]:
     tables = [table for found in parts[:1] for table in found.others if admin.site.is_registered(table)]
     return [
         _group("Facts and observations", (found.atoms for found in parts), _row),
@@ -224,10 +224,10 @@ class ItemsForm(forms.Form):
     reason = forms.CharField(max_length=2_000)
 
 
-def _groups_of_items(found: ItemsPreview) -> list[Group]:
-    own = _groups_in_streams([found.derived, *found.of_answers])
+def _groups_of_items(found: Preview) -> list[Group]:
+    own = _groups_in_streams(found.dependents)
     titles = {group.title for group in own}
-    others = [group for group in _groups(found.of_answers) if group.title not in titles]
+    others = [group for group in _groups(found.of_turns) if group.title not in titles]
     return [group for group in (*own, *others) if group.count]
 
 
@@ -271,8 +271,10 @@ class RetractItems(RowPage[MemoryAtom]):
         asked = self.request.POST if self.request.method == "POST" else self.request.GET
         return bool(asked.get("all_of_writer")) and bool(self.row.written_by)
 
-    def _named(self) -> Named:
-        return Named(written_by=self.row.written_by) if self._is_about_all() else Named([self.row.atom_id])
+    def _named(self) -> ItemSelection:
+        return (
+            ItemSelection(written_by=self.row.written_by) if self._is_about_all() else ItemSelection([self.row.atom_id])
+        )
 
 
 class CheckRetraction(RowPage[Retraction]):
@@ -288,7 +290,7 @@ class CheckRetraction(RowPage[Retraction]):
     def context(self) -> dict[str, Any]:
         user = self.row.user
         assert user is not None  # `rows()` excludes retractions without a user
-        found = still_said(self.row, user)
+        found = check_retraction(self.row, user)
         pages = Pages(user, [line.ref for line in found.lines])
         return {"retraction": self.row, "found": found, "lines": [(line, pages.of(line.ref)) for line in found.lines]}
 

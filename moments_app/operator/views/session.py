@@ -15,11 +15,11 @@ from django.shortcuts import get_object_or_404, render
 from moments_app.jobs.process import CannotRun
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.moments.build import BuildMoments, stays_live_from
+from moments_app.moments.build import BuildMoments, first_live_sequence
 from moments_app.moments.division import builder_prompt
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.operator.transcript import Marks, entries
-from moments_app.provenance.remake import calls_for
+from moments_app.provenance.rebuild import calls_for
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from sessions_app.admin.base import with_key_names
@@ -82,7 +82,7 @@ class Transcript(FirstTab[Session], SessionTab):
         turns = [message for message in page if message.kind != Message.Kind.PARTITION]
         first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
         begins_at = self._begins_at()
-        lag_from = max(stays_live_from(session, {}), session.live_from_sequence)
+        lag_from = max(first_live_sequence(session, {}), session.live_from_sequence)
         marks = Marks(session.live_from_sequence, lag_from, turn, moment.pk if moment else None)
         return {
             "entries": entries(self.request, page, marks),

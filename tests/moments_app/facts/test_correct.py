@@ -9,8 +9,8 @@ from django.db import connection, transaction
 from moments_app.jobs.runner import run_job
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.rewording import Rewording
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.rewording import Rewording
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
@@ -333,8 +333,8 @@ def test_a_patch_with_no_or_two_orders_is_rejected(ada: UserProfile, service: Ap
     ],
 )
 def test_a_reworded_line_keeps_its_mark_and_its_day(line: str, corrected: str) -> None:
-    assert Rewording("Ada has a dog.", "Ada has a dog and a cat in Turin.").of(line) == corrected
-    assert Rewording("Ada has a dog.", "").of("- Ada has a dog (2026-03-02)") == ""
+    assert Rewording("Ada has a dog.", "Ada has a dog and a cat in Turin.").apply_to(line) == corrected
+    assert Rewording("Ada has a dog.", "").apply_to("- Ada has a dog (2026-03-02)") == ""
 
 
 SENTENCES = [
@@ -400,13 +400,16 @@ def test_ending_a_fact_of_several_sentences_leaves_no_duplicate(ada: UserProfile
 
 def test_one_of_several_sentences_is_corrected_everywhere() -> None:
     rewording = Rewording(" ".join(SENTENCES), " ".join([*SENTENCES[:1], CORRECTED[1], *SENTENCES[2:]]))
-    assert rewording.of("She moved there on 3 May 2021, with a dog.") == "She moved there on 3 June 2021, with a dog."
     assert (
-        rewording.of("Marla is kind. She moved there on 3 May 2021.")
+        rewording.apply_to("She moved there on 3 May 2021, with a dog.")
+        == "She moved there on 3 June 2021, with a dog."
+    )
+    assert (
+        rewording.apply_to("Marla is kind. She moved there on 3 May 2021.")
         == "Marla is kind. She moved there on 3 June 2021."
     )
     for other in (*SENTENCES[:1], *SENTENCES[2:], "Bo moved there on 3 May 2021.", "The trip is great."):
-        assert rewording.of(other) == other
+        assert rewording.apply_to(other) == other
 
 
 @pytest.mark.parametrize(
@@ -424,14 +427,14 @@ def test_one_of_several_sentences_is_corrected_everywhere() -> None:
     ],
 )
 def test_removed_added_and_moved_sentences_are_handled(before: str, after: str, text: str, read: str) -> None:
-    assert Rewording(before, after).of(text) == read
+    assert Rewording(before, after).apply_to(text) == read
 
 
 def test_sentences_that_a_text_already_has_are_not_added_again() -> None:
     tea, coffee, others = "Ada likes tea.", "Ada likes coffee.", "She drinks it at eight. She buys beans in Turin."
     rewording = Rewording(tea, f"{coffee} {others}")
-    assert rewording.of(f"{tea} {others}") == f"{coffee} {others}"
-    assert rewording.of(tea) == f"{coffee} {others}"
+    assert rewording.apply_to(f"{tea} {others}") == f"{coffee} {others}"
+    assert rewording.apply_to(tea) == f"{coffee} {others}"
 
 
 def test_row_9_facts_of_another_person_cannot_be_corrected(ada: UserProfile, bo: UserProfile, service: Api) -> None:
@@ -470,6 +473,6 @@ def test_the_same_words_about_somebody_else_stay(told: str, other: str) -> None:
 def test_a_word_with_a_different_mark_stays(after: str) -> None:
     rewording = Rewording("User: I program in C.", after)
     for other in ("User: I program in C++.", "User: I program in C# daily."):
-        assert not rewording.says_same(other) and rewording.of(other) == other
+        assert not rewording.says_same(other) and rewording.apply_to(other) == other
         assert rewording.wrong_in(other) == [] and rewording.names_in(other) == []
     assert rewording.says_same("User: I program in C and C++.")

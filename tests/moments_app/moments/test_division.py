@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryproject.conf import MomentBuilderSettings
-from moments_app.moments.division import normalised
+from moments_app.moments.division import cover_window
 from moments_app.turns.engine_input import split
 
 DEFAULTS = MomentBuilderSettings()
@@ -29,7 +29,7 @@ def test_the_lag_is_exact_despite_binary_fractions() -> None:
 
 @given(st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40)), min_size=1, max_size=12), st.integers(1, 30))
 def test_every_turn_of_a_window_is_in_exactly_one_range(ranges: list[tuple[int, int]], length: int) -> None:
-    kept = normalised(ranges, length)
+    kept = cover_window(ranges, length)
     covered = [n for start, end in kept.values() for n in range(start, end + 1)]
     usable = any(min(max(start, 0), length - 1) <= min(max(end, 0), length - 1) for start, end in ranges)
     assert covered == (list(range(length)) if usable else [])
@@ -41,7 +41,7 @@ def test_every_turn_of_a_window_is_in_exactly_one_range(ranges: list[tuple[int, 
 def test_ranges_that_cover_the_window_are_unchanged(lengths: list[int]) -> None:
     starts = [sum(lengths[:n]) for n in range(len(lengths))]
     ranges = [(start, start + length - 1) for start, length in zip(starts, lengths, strict=True)]
-    assert list(normalised(ranges, sum(lengths)).values()) == ranges
+    assert list(cover_window(ranges, sum(lengths)).values()) == ranges
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_ranges_that_cover_the_window_are_unchanged(lengths: list[int]) -> None:
 def test_ranges_are_clipped_sorted_cut_and_filled(
     ranges: list[tuple[int, int]], expected: dict[int, tuple[int, int]]
 ) -> None:
-    assert normalised(ranges, 10) == expected
+    assert cover_window(ranges, 10) == expected
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=40), st.integers(1, 120))

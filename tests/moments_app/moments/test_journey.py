@@ -9,8 +9,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.engines.calls.moments import Journey, KnownMoment
 from moments_app.models import Job, Moment
-from moments_app.moments.delete import delete_moment
-from moments_app.moments.journey import told
+from moments_app.moments.journey import journey_text
+from moments_app.moments.partition import delete_moment
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
@@ -43,7 +43,7 @@ class TestText:
     def test_each_recent_moment_has_a_dated_line(self) -> None:
         days = [MONDAY - timedelta(days=day) for day in (3, 60)]
         before = [KnownMoment(f"trip-{day:%m}", f"On the way in {day:%B}. {'And on. ' * 30}", day, day) for day in days]
-        journey = told(Journey(before, count=37, since=datetime(2024, 1, 2, tzinfo=UTC)))
+        journey = journey_text(Journey(before, count=37, since=datetime(2024, 1, 2, tzinfo=UTC)))
         assert journey == (
             "2024-01-02 to 2026-02-27, 37 moments: 2026-01-01 trip 01: On the way in January. "
             "2026-02-27 trip 02: On the way in February."
@@ -51,12 +51,15 @@ class TestText:
 
     def test_a_title_does_not_end_a_line(self) -> None:
         moment = KnownMoment("vet", "Rufus saw Dr. Lund in Oslo. He rests.", MONDAY, MONDAY)
-        assert told(Journey([moment], 1, MONDAY)) == "2026-03-02, 1 moment: 2026-03-02 vet: Rufus saw Dr. Lund in Oslo."
+        assert (
+            journey_text(Journey([moment], 1, MONDAY))
+            == "2026-03-02, 1 moment: 2026-03-02 vet: Rufus saw Dr. Lund in Oslo."
+        )
 
     def test_the_oldest_moments_are_dropped(self) -> None:
         days = [MONDAY - timedelta(days=number) for number in range(30)]
         before = [KnownMoment(f"day-{number}", "Words. " * 90, day, day) for number, day in enumerate(days)]
-        journey = told(Journey([], 0).extended(before))
+        journey = journey_text(Journey([], 0).extended(before))
         assert len(journey) < 1_000 and "30 moments: " in journey
         assert re.findall(r"day (\d+):", journey) == ["7", "6", "5", "4", "3", "2", "1", "0"]
 

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from moments_app.context import receipts
 from moments_app.models import ContextReceipt, MemoryStream, Retraction
-from moments_app.provenance.retract_items import Named, retract_items
+from moments_app.provenance.retract_items import ItemSelection, retract_items
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
 from tests.support.extras import needs
@@ -99,7 +99,7 @@ def test_memory_without_a_session_is_asked_in_a_new_one(ada: UserProfile) -> Non
     first, again = (
         note(stream, f"{who} landlord's account is {NUMBER}.", written_by="key:abc") for who in ("My", "The")
     )
-    made = retract_items(ada, Named([first.atom_id]), reason="planted", requested_by="test")
+    made = retract_items(ada, ItemSelection([first.atom_id]), reason="planted", requested_by="test")
     page = operator().get(reverse("admin:moments_app_retraction_check", args=[made.pk])).content.decode()
     assert "Still repeated" in page and any(again.content in html.unescape(line) for line in lines(page))
 
@@ -152,7 +152,7 @@ def test_an_item_that_shared_a_text_with_the_retracted_one_is_not_shown(ada: Use
     atom = note(stream, f"The account of the landlord is {NUMBER}.", written_by="key:abc")
     note(stream, kept, written_by="key:other")
     fold(stream)
-    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    made = retract_items(ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
     fold(stream)
     Session.objects.create(user=ada, session_id="s1")
     check = reverse("admin:moments_app_retraction_check", args=[made.pk])

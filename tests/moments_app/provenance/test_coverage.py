@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment
-from moments_app.provenance.coverage import Coverage, coverage, queue_again, uncovered
+from moments_app.provenance.coverage import Coverage, coverage, queue_builds, uncovered
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
@@ -66,7 +66,7 @@ def test_turns_of_a_job_are_reported_by_its_state(
     assert places() == {"failed": 20}
     assert uncovered() == [session]
     model_server.always(behave.answer_well)
-    queue_again(requested_by="test")
+    queue_builds(requested_by="test")
     work_off()
     assert places() == {"in_moments": 10, "digested": 10}
 

@@ -309,9 +309,9 @@ def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserPro
         note(stream, f"Ada spoke of the rent in the session {session.session_id}.", **formed_of(session))
     fold(stream)
     found = preview(ada.sessions.get(session_id="planted"), [0])
-    lines = [line.pk for part in found.derived for line in part.lines]
+    lines = [line.pk for part in found.dependents for line in part.lines]
     assert len(lines) > len(set(lines)) == found.withdrawn["lines"]
-    assert consolidations(found.derived) == 1 < sum(len(part.since) for part in found.derived)
+    assert consolidations(found.dependents) == 1 < sum(len(part.since) for part in found.dependents)
 
 
 class TestAdmin:

@@ -34,7 +34,7 @@ from moments_app.models import (
 )
 from moments_app.models import summary as summaries
 from moments_app.provenance.retract import CannotRetract, preview, retract
-from moments_app.provenance.retract_items import Named, retract_items
+from moments_app.provenance.retract_items import ItemSelection, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
 from moments_app.summaries import RollSummary
@@ -322,7 +322,7 @@ class TestRetract:
         CorrectedTurn.objects.create(correction=correction, **turn)
         goals = [make_entity(session.user, title, "goal") for title in ("Sail", "Fire")]
         EntityLink.objects.create(user=session.user, from_entity=goals[0], to_entity=goals[1])
-        noted = Named(entity_ids=[goals[0].entity_id])
+        noted = ItemSelection(entity_ids=[goals[0].entity_id])
         retractions = [
             retract(session, PLANTED, reason="planted", requested_by="test"),
             retract_items(session.user, noted, reason="planted", requested_by="test"),

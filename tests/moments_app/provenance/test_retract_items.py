@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Release, Retraction
 from moments_app.provenance.retract import CannotRetract
-from moments_app.provenance.retract_items import Named, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemSelection, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
 from sessions_app.limited_operators import acting_as_limited_operator
@@ -59,7 +59,7 @@ def test_row_10_a_directly_written_item_is_withdrawn_with_derived_texts(stream: 
     before = text_of(stream)
     atom = write(stream)
     assert "xyzzyplugh" in text_of(stream)
-    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    made = retract_items(ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
     assert text_of(stream) == before
     assert made.result == {"turns": 0, "items": 1, "withdrawn": {"atoms": 1, "releases": 0, "lines": 1}}
     work_off()
@@ -72,7 +72,7 @@ def test_other_statements_stay_and_are_consolidated_again(stream: MemoryStream, 
     note(stream, "Ada plants a hedge of hazel.", written_by="key:other")
     atom = write(stream)
     later = write(stream, "Ada has a sister.", "key:other")
-    retract_items(ada, Named(written_by="key:abc"), reason="planted", requested_by="test")
+    retract_items(ada, ItemSelection(written_by="key:abc"), reason="planted", requested_by="test")
     assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
     fold(stream)
     assert "hazel" in text_of(stream) and "sister" in text_of(stream) and "xyzzyplugh" not in text_of(stream)
@@ -85,7 +85,7 @@ def test_undoing_restores_everything(stream: MemoryStream, ada: UserProfile) -> 
     text = text_of(stream)
     kept = MemoryAtom.objects.order_by("pk").values()
     before = list(kept.all())
-    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    made = retract_items(ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
     write(stream, "Ada has a sister.", "key:other")
     undo_retraction(made, requested_by="test")
     after = {row["id"]: row for row in kept.all()}
@@ -100,7 +100,7 @@ def test_a_release_based_on_the_item_is_revoked_and_restored_by_an_undo(ada: Use
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     release(atom, "Some send money to an account.", actor="operator:root")
-    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    made = retract_items(ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
     assert not Release.objects.standing().exists() and not MemoryAtom.objects.exists()
     undo_retraction(made, requested_by="test")
     assert Release.objects.standing().exists() and MemoryAtom.objects.filter(pk=atom.pk).exists()
@@ -109,7 +109,7 @@ def test_a_release_based_on_the_item_is_revoked_and_restored_by_an_undo(ada: Use
 def test_a_concurrent_consolidation_does_not_restore_it(stream: MemoryStream, ada: UserProfile) -> None:
     atom = note(stream, PLANTED, written_by="key:abc")
     Job.objects.request("consolidate", stream=stream, requested_by="test", force=True)
-    retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    retract_items(ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
     work_off()
     assert "xyzzyplugh" not in text_of(stream)
 
@@ -119,7 +119,7 @@ def test_row_10_a_concurrent_consolidation_does_not_restore_a_retracted_item(
 ) -> None:
     before = text_of(stream)
     atom = note(stream, PLANTED, written_by="key:abc")
-    named = Named([atom.atom_id])
+    named = ItemSelection([atom.atom_id])
     fold_while(stream, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
     assert text_of(stream) == before
     assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
@@ -131,7 +131,7 @@ def test_row_10_undoing_an_earlier_retraction_does_not_restore_a_retracted_item(
 ) -> None:
     first = write(stream, "Ada has a sister.")
     later = write(stream)
-    made = retract_items(ada, Named([first.atom_id]), reason="an error", requested_by="test")
+    made = retract_items(ada, ItemSelection([first.atom_id]), reason="an error", requested_by="test")
     fold(stream)
     refused = []
 
@@ -143,7 +143,7 @@ def test_row_10_undoing_an_earlier_retraction_does_not_restore_a_retracted_item(
 
     other = Thread(target=on_its_own_connection, args=(undo,))
     with transaction.atomic():
-        retract_items(ada, Named([later.atom_id]), reason="planted", requested_by="test")
+        retract_items(ada, ItemSelection([later.atom_id]), reason="planted", requested_by="test")
         other.start()
         wait_until_somebody_waits()
     other.join()
@@ -155,7 +155,7 @@ def test_row_10_a_concurrent_consolidation_of_a_shard_does_not_restore_its_relea
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     release(atom, "Some send money to an account.", actor="operator:root")
-    named = Named([atom.atom_id])
+    named = ItemSelection([atom.atom_id])
     fold_while(bees, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
     assert text_of(bees) == ""
     assert not MemoryAtom.objects.exists()
@@ -164,7 +164,7 @@ def test_row_10_a_concurrent_consolidation_of_a_shard_does_not_restore_its_relea
 def test_row_10_a_concurrent_release_is_withdrawn_with_its_item(ada: UserProfile) -> None:
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
-    retracting = partial(retract_items, ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    retracting = partial(retract_items, ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
     other = Thread(target=on_its_own_connection, args=(retracting,))
     with transaction.atomic():
         release(atom, "Some send money to an account.", actor="operator:root")
@@ -179,7 +179,12 @@ def test_items_from_turns_items_of_others_and_unknown_ids_are_rejected(stream: M
     formed = MemoryAtom.objects.filter(job=form(talk(bo, 12))).first()
     assert formed and formed.user
     direct = note(stream, PLANTED, written_by="key:abc")
-    for named in (Named([formed.atom_id]), Named([direct.atom_id]), Named([uuid4()]), Named(written_by="key:abc")):
+    for named in (
+        ItemSelection([formed.atom_id]),
+        ItemSelection([direct.atom_id]),
+        ItemSelection([uuid4()]),
+        ItemSelection(written_by="key:abc"),
+    ):
         for refused in (preview_items, retract_items):
             more: Any = {} if refused is preview_items else {"reason": "x", "requested_by": "test"}
             with pytest.raises(CannotRetract, match="written"):
@@ -203,7 +208,7 @@ class TestEntities:
         EntityLink.objects.create(user=ada, from_entity=other, to_entity=planted)
         kept = Entity.objects.order_by("pk").values()
         before = list(kept.all())
-        made = retract_items(ada, Named(written_by="key:abc"), reason="planted", requested_by="test")
+        made = retract_items(ada, ItemSelection(written_by="key:abc"), reason="planted", requested_by="test")
         assert made.entity_ids == [planted.entity_id] and made.item_ids == []
         assert made.result["items"] == 1 and made.result["withdrawn"]["entity_links"] == 2
         left = {name for name, rows in everything().items() if "xyzzyplugh" in str(rows)}
@@ -216,7 +221,7 @@ class TestEntities:
 
     def test_row_9_entities_of_another_person_look_unknown(self, ada: UserProfile, bo: UserProfile) -> None:
         bos = goal(bo)
-        for named in (Named(entity_ids=[bos.entity_id]), Named(written_by="key:abc")):
+        for named in (ItemSelection(entity_ids=[bos.entity_id]), ItemSelection(written_by="key:abc")):
             with pytest.raises(CannotRetract, match="written"):
                 retract_items(ada, named, reason="x", requested_by="test")
         assert Entity.objects.get() == bos
@@ -264,7 +269,7 @@ class TestShards:
         fold(bees)
         with_it = text_of(bees)
         assert "xyzzyplugh" in with_it
-        made = retract_items(bees, Named([atom.atom_id]), reason="planted", requested_by="test")
+        made = retract_items(bees, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
         assert (made.user, made.stream, text_of(bees)) == (None, bees, before)
         work_off()
         left = {name for name, rows in everything().items() if "xyzzyplugh" in str(rows)}
@@ -280,7 +285,7 @@ class TestShards:
         assert released
         for atom in (mine, released, others):
             with pytest.raises(CannotRetract, match="written"):
-                retract_items(bees, Named([atom.atom_id]), reason="x", requested_by="test")
+                retract_items(bees, ItemSelection([atom.atom_id]), reason="x", requested_by="test")
 
     def test_an_admin_key_of_its_application_retracts_a_shards_item_over_rest(self, service: Api, as_ada: Api) -> None:
         atom = self.written()
@@ -315,7 +320,9 @@ class TestShards:
         assert MemoryAtom.objects.exists()
 
     def test_row_35_an_operator_of_another_application_does_not_see_the_retraction(self) -> None:
-        made = retract_items(self.written().stream, Named(written_by="key:abc"), reason="planted", requested_by="test")
+        made = retract_items(
+            self.written().stream, ItemSelection(written_by="key:abc"), reason="planted", requested_by="test"
+        )
         there, seen = Application.objects.create(name="there"), []
         for application in (there.pk, DEFAULT):
             with acting_as_limited_operator(1, [application]):
@@ -436,7 +443,7 @@ class TestCommand:
 def test_an_undo_makes_items_of_a_missing_line_wait(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, "Ada owns one anvil.")
     write(stream)
-    made = retract_items(ada, Named(written_by="key:abc"), reason="stolen", requested_by="test")
+    made = retract_items(ada, ItemSelection(written_by="key:abc"), reason="stolen", requested_by="test")
     item = made.items.rewritten(MemoryAtom).filter(data__state="absorbed").first()
     assert item is not None
     item.data |= {"merged_into": 999_999_999, "replaced_by": 999_999_999}
@@ -449,7 +456,7 @@ def test_an_undo_makes_items_of_a_missing_line_wait(stream: MemoryStream, ada: U
 def test_an_undo_restores_one_of_two_items_with_the_same_words(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, PLANTED, written_by="key:abc", state="evicted")
     note(stream, PLANTED, written_by="key:abc")
-    made = retract_items(ada, Named(written_by="key:abc"), reason="stolen", requested_by="test")
+    made = retract_items(ada, ItemSelection(written_by="key:abc"), reason="stolen", requested_by="test")
     for item in made.items.withdrawn(MemoryAtom).filter(data__state="evicted"):
         item.data["state"] = "active"
         item.save()

@@ -183,7 +183,7 @@ class TestWhat:
             NewMessage("user", "A kiln."),
             NewMessage("assistant", "Indeed."),
         ]
-        platform_text.keep(ada.pk, ["- Owns a kiln. (2026-03-02)"])
+        platform_text.store_lines(ada.pk, ["- Owns a kiln. (2026-03-02)"])
         append(ada, "s1", batch)
         work_off()
         assert embedded_sequences() == [4, 5]

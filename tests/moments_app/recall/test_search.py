@@ -185,7 +185,7 @@ class TestWhatIsFound:
 
     def test_system_turns_and_platform_text_are_not_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord rules", role="system")
-        platform_text.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
+        platform_text.store_lines(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
         say(ada, "- Has a harpsichord. (2026-03-02)")
         append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
         assert contents(ada, "harpsichord") == []

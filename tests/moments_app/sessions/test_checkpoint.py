@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from moments_app.engines.calls.texts import DigestRequest
 from moments_app.engines.transcript import Turn
 from moments_app.models import PromptVersion
-from moments_app.sessions.checkpoint import MAX_WORDS, DigestInput, Episode, derived
+from moments_app.sessions.checkpoint import MAX_WORDS, DigestInput, Episode, derive_digest
 from sessions_app.models import Session
 
 DAY = date(2026, 3, 2)
@@ -17,7 +17,7 @@ def told(*episodes: Episode, context: str = "", said: tuple[str, ...] = (), open
     turns = [Turn(n, "assistant" if n % 2 else "user", text, AT) for n, text in enumerate(said)]
     request = DigestRequest(turns, context, MAX_WORDS, "")
     input = DigestInput(PromptVersion(), Session(), request, range(9), [], AT, {})
-    return derived(input, episodes, opened, (), "engine").context.splitlines()
+    return derive_digest(input, episodes, opened, (), "engine").context.splitlines()
 
 
 def test_a_checkpoint_has_known_facts_episodes_open_entities_and_the_last_round() -> None:

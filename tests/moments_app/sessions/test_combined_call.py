@@ -118,7 +118,7 @@ def test_row_5_a_worker_that_dies_before_the_commit_leaves_nothing_and_all_is_st
 
     session = talk(ada, 9)
     with monkeypatch.context() as patch:
-        patch.setattr("moments_app.sessions.settle._tell", die)  # the last step of the commit
+        patch.setattr("moments_app.sessions.settle._log_events", die)  # the last step of the commit
         with pytest.raises(Killed):
             settle(session)
     session.refresh_from_db()

@@ -234,7 +234,7 @@ class TestItems:
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         lines = "- Likes remembered text. (2026-03-02)\n- Has remembered text. (2026-03-03)"
-        platform_text.keep(ada.pk, [lines])
+        platform_text.store_lines(ada.pk, [lines])
         batch = [
             NewMessage("system", "You are kind."),
             NewMessage("user", "Hello"),

@@ -12,7 +12,7 @@ from django.utils import timezone
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.provenance.retract import retract
-from moments_app.provenance.retract_items import Named, retract_items
+from moments_app.provenance.retract_items import ItemSelection, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import edit
 from moments_app.streams.add_atoms import add_statements, is_due
@@ -374,7 +374,7 @@ class TestStatements:
         model_server.queue(answering(lambda parts: [said("Owns more, says PLANTED.", "L1", "O1")]))
         fold(known)
         before = self.rows(known)
-        made = retract_items(ada, Named(written_by="key:stolen"), reason="stolen", requested_by="test")
+        made = retract_items(ada, ItemSelection(written_by="key:stolen"), reason="stolen", requested_by="test")
         known.refresh_from_db()
         assert known.consolidated_content == "Owns zwei Sachen." and waiting(known) == {"Owns one chisel."}
         assert not known.atoms.filter(content__contains="PLANTED").exists()

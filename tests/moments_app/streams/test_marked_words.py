@@ -9,7 +9,7 @@ from django.db import transaction
 
 from moments_app.models import MemoryAtom, MemoryStream, RetractedItem
 from moments_app.models.atom import content_hash
-from moments_app.provenance.retract_items import Named, retract_items
+from moments_app.provenance.retract_items import ItemSelection, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.add_atoms import add_atoms
 from sessions_app.models import UserProfile
@@ -49,7 +49,7 @@ def test_the_old_statement_stays_beside_one_written_before_the_upgrade(ada: User
 def test_an_upgrade_covers_retracted_items(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     fact = note(stream, "User: I program in C++.", "fact")
-    retraction = retract_items(ada, Named([fact.atom_id]), reason="mistaken", requested_by="test")
+    retraction = retract_items(ada, ItemSelection([fact.atom_id]), reason="mistaken", requested_by="test")
     item = RetractedItem.objects.get(model="moments_app.memoryatom")
     item.data["content_hash"] = OLD
     item.save()

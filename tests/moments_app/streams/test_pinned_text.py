@@ -7,7 +7,7 @@ from django.apps import apps
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct, correcting, undo_correction
-from moments_app.provenance.retract_items import Named, retract_items
+from moments_app.provenance.retract_items import ItemSelection, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.edit import pin_text
 from sessions_app.models import UserProfile
@@ -92,7 +92,7 @@ def test_a_correction_rewords_only_the_sentence_that_says_it(own: MemoryStream, 
 
 def test_a_pinned_text_is_retracted_and_restored(own: MemoryStream, ada: UserProfile) -> None:
     pin_text(own, TEXT, actor="key:stolen")
-    retraction = retract_items(ada, Named(written_by="key:stolen"), reason="stolen", requested_by="test")
+    retraction = retract_items(ada, ItemSelection(written_by="key:stolen"), reason="stolen", requested_by="test")
     assert pinned(own) == ""
     undo_retraction(retraction, requested_by="test")
     assert pinned(own) == TEXT

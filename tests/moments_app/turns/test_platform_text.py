@@ -206,7 +206,7 @@ def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
     platform_text.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
-    platform_text.keep(ada.pk, [LONGER])
+    platform_text.store_lines(ada.pk, [LONGER])
     append(ada, "two", [NewMessage("user", LONGER)])
     assert OwnText.objects.get().places is None
 
@@ -217,19 +217,19 @@ def test_a_process_caches_recently_written_lines_of_a_few_people(
     quoted, said = (platform_text.ServedTexts(ada.pk, [LONGER], quotes) for quotes in ([LONGER], []))
     known = platform_text.WrittenLines()
     known.add({ada.pk: quoted.hashes})
-    assert known.have(quoted) and not known.have(said)
+    assert known.has_all(quoted) and not known.has_all(said)
     known.add({ada.pk: said.hashes})
-    assert known.have(quoted) and known.have(said)
-    assert not known.have(platform_text.ServedTexts(ada.pk, [LONGER, SAID], [SAID]))
+    assert known.has_all(quoted) and known.has_all(said)
+    assert not known.has_all(platform_text.ServedTexts(ada.pk, [LONGER, SAID], [SAID]))
     known.add({ada.pk + other: said.hashes for other in range(1, platform_text.MAX_PEOPLE + 1)})
-    assert not known.have(said)
+    assert not known.has_all(said)
     known.add({ada.pk: dict.fromkeys(range(platform_text.MAX_LINES), False)})
     known.add({ada.pk: said.hashes})
-    assert known.have(said) and known._people.get(ada.pk) == said.hashes
+    assert known.has_all(said) and known._people.get(ada.pk) == said.hashes
     monkeypatch.setattr(platform_text, "TRUSTED_SECONDS", 0)
     known = platform_text.WrittenLines()
     known.add({ada.pk: said.hashes})
-    assert not known.have(said)
+    assert not known.has_all(said)
 
 
 @pytest.mark.usefixtures("remembered")

@@ -127,7 +127,7 @@ def test_row_43_texts_are_reindexed_a_megabyte_at_a_time(ada: UserProfile, monke
 
 
 def test_served_text_in_a_message_is_recognized_during_processing(ada: UserProfile) -> None:
-    platform_text.keep(ada.pk, ["- user: The kiln is hot. (2026-03-02)"])
+    platform_text.store_lines(ada.pk, ["- user: The kiln is hot. (2026-03-02)"])
     append(ada, "s1", [NewMessage("user", "Look:\n- user: The kiln is hot. (2026-03-02)"), NewMessage("user", "Yes.")])
     assert list(OwnText.objects.values_list("sequence", "places")) == [(0, [1])]
 

@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError
 from pytest_django.fixtures import Settings
 
-from memory_extras.lab.models import NO_WORD, Probe, ProbeResult
+from memory_extras.lab.models import NO_SEARCHABLE_WORD, Probe, ProbeResult
 from memory_extras.lab.probes.run import NO_SESSION, RunProbes
 from memory_extras.lab.probes.save import draft_from, save_probe
 from moments_app.jobs.runner import run_job
@@ -174,7 +174,7 @@ class TestKeeping:
         changed = service.patch(address, user_id="ada", **fields).json()
         assert (changed["expected"], changed["evidence_sequences"]) == ("Pixie the puppy", [0, 1])
         refused = service.patch(address, user_id="ada", expected="It is.")
-        assert refused.json()["errors"][0]["detail"] == f"expected: {NO_WORD}"
+        assert refused.json()["errors"][0]["detail"] == f"expected: {NO_SEARCHABLE_WORD}"
         assert service.delete(address, user_id="ada").status_code == 204
         assert service.get(address, user_id="ada").status_code == 404
 

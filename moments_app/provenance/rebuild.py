@@ -1,7 +1,6 @@
 """Rebuild withdrawn data from the remaining turns, with ordinary processes. Job params specify what to rebuild.
 
-A failed job can be retried without restoring withdrawn data. One job per process rebuilds everything, regardless of the
-number of retractions.
+One job per process rebuilds everything, regardless of the number of retractions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from django.db.models import QuerySet, Sum
 
 from moments_app.models import Job, MemoryStream, Retraction
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.build import AGAIN_TO, BuildMoments
+from moments_app.moments.build import REBUILD_TO, BuildMoments
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import WITHDRAWN_RANGES, FormMemories
@@ -23,31 +22,31 @@ from sessions_app.models.message import SequenceRange
 
 
 @dataclass(frozen=True, eq=False)
-class Remake:
+class Rebuild:
     """A process that rebuilds data.
 
     Args:
         param: the key in the params of a job whose value specifies what to rebuild.
-        nothing: the value if there is nothing to rebuild.
+        default: the value if there is nothing to rebuild.
         merge: merges the values of two jobs.
     """
 
     process: str
     param: str
-    nothing: Any
+    default: Any
     merge: Callable[[Any, Any], Any]
 
-    def besides(self, wanted: Any, params: Mapping[str, Any]) -> Any:
+    def merge_with(self, wanted: Any, params: Mapping[str, Any]) -> Any:
         """Merge what to rebuild with the params of a job."""
-        return self.merge(params.get(self.param, self.nothing), wanted)
+        return self.merge(params.get(self.param, self.default), wanted)
 
-    def ask(self, session: Session, wanted: Any, *, requested_by: str) -> None:
+    def queue(self, session: Session, wanted: Any, *, requested_by: str) -> None:
         """Queue a rebuild, merged with a waiting rebuild."""
         job = Job.objects.request_fresh_run(self.process, session=session, requested_by=requested_by)
-        job.params[self.param] = self.besides(wanted, job.params)
+        job.params[self.param] = self.merge_with(wanted, job.params)
         job.save(update_fields=["params"])
 
-    def cancel_remake(self, session: Session, *, requested_by: str) -> None:
+    def cancel(self, session: Session, *, requested_by: str) -> None:
         """Cancel a waiting rebuild. A job that was requested for other reasons runs without it."""
         job = Job.objects.requeue(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
@@ -55,7 +54,7 @@ class Remake:
             job.save(update_fields=["params", "force"])
 
 
-def united(ranges: Iterable[SequenceRange]) -> list[SequenceRange]:
+def merge_ranges(ranges: Iterable[SequenceRange]) -> list[SequenceRange]:
     """Return the ranges in order, without overlaps. Consecutive single turns become one range."""
     found: list[SequenceRange] = []
     for first, last in sorted(ranges):
@@ -67,17 +66,17 @@ def united(ranges: Iterable[SequenceRange]) -> list[SequenceRange]:
 
 
 def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> list[SequenceRange]:
-    return united((first, last) for first, last in (*waiting, *wanted))
+    return merge_ranges((first, last) for first, last in (*waiting, *wanted))
 
 
-MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the last turn that moments must cover
-MEMORIES = Remake(FormMemories.name, WITHDRAWN_RANGES, (), _ranges)
-REMAKES = (MOMENTS, MEMORIES)
+MOMENTS = Rebuild(BuildMoments.name, REBUILD_TO, -1, max)  # the last turn that moments must cover
+MEMORIES = Rebuild(FormMemories.name, WITHDRAWN_RANGES, (), _ranges)
+REBUILDS = (MOMENTS, MEMORIES)
 
 
-def waiting_remakes(session: Session) -> dict[str, Any]:
+def open_rebuilds(session: Session) -> dict[str, Any]:
     """Return the params of the session's open jobs that may rebuild data, keyed by process."""
-    waiting = Job.objects.open().filter(session=session, process__in=[remake.process for remake in REMAKES])
+    waiting = Job.objects.open().filter(session=session, process__in=[rebuild.process for rebuild in REBUILDS])
     return {job.process: job.params for job in waiting}
 
 

@@ -1,4 +1,4 @@
-"""Find everything derived from some turns of a session, using the sources that every derived row records.
+"""Find everything that depends on some turns or items, using the sources that every derived row records.
 
 An engine that received a turn may have used it anywhere in its answer, and in later answers that continue it. So all
 results of one call count as derived, together with their continuations: the session's later moments, later versions of
@@ -26,8 +26,8 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.moments.delete import mentions
-from moments_app.provenance.remake import MEMORIES, united
+from moments_app.moments.partition import rows_with_keys
+from moments_app.provenance.rebuild import MEMORIES, merge_ranges
 from moments_app.provenance.repeated import STEMS
 from moments_app.streams.texts import first_consolidated
 from moments_app.streams.timeline import facts_ended_by
@@ -38,7 +38,7 @@ from sessions_app.people.provenance import Provenance, declared
 
 
 @dataclass(frozen=True)
-class InStreams:
+class ItemDependents:
     """Some items of streams, and the rows that depend on them.
 
     Args:
@@ -72,14 +72,17 @@ class InStreams:
         """Return the addresses that the items and their streams have in contexts."""
         return {uri for atom in self.atoms for uri in atom.uris} | {stream.uri for stream in self.streams}
 
+    def by_kind(self) -> dict[str, Sequence[Model]]:
+        """Return the rows that a retraction counts, by kind."""
+        found: dict[str, Sequence[Model]] = {"atoms": self.atoms, "releases": self.releases, "lines": self.lines}
+        return found | {_plural(table): rows for table, rows in self.others.items() if rows}
+
 
 @dataclass(frozen=True)
-class Derived(InStreams):
+class TurnDependents(ItemDependents):
     """The rows that depend on some turns.
 
     Args:
-        turns: the turns, which are not retracted yet.
-        moments, summaries: sorted by primary key.
         drafts: drafts for all turns of the session that are in no moment. New drafts are made for these turns.
         events: the session's partition events after the first of the turns.
         mentions: other rows that refer to one of the moments, or contain a journey that may include it.
@@ -105,29 +108,39 @@ class Derived(InStreams):
         profile = {self.session.user.uri} if self.atoms else set()
         return super().addresses() | own | profile | ({f"{session}/summary"} if self.summaries else set())
 
+    def by_kind(self) -> dict[str, Sequence[Model]]:
+        return {
+            "moments": self.moments,
+            "summaries": self.summaries,
+            **super().by_kind(),
+            "partition_events": self.events,
+            "mentions": self.mentions,
+            "journeys": self.journeys,
+        }
 
-def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
-    """Return everything that was derived from some turns.
 
-    Args:
-        is_whole: whether these are all turns of the session. If so, everything from the session counts as derived.
-    """
+def _plural(table: type[Model]) -> str:
+    return str(table._meta.verbose_name_plural).replace(" ", "_")
+
+
+def dependents_of_turns(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> TurnDependents:
+    """Return everything that was derived from some turns, or from the whole session."""
     places = list(turns.order_by("sequence").values_list("sequence", "pk"))
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
     formations = formations_of(session, sequences)
     moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences, formations)
     summaries = _summaries(session, ids, is_whole=is_whole)
-    beside = {
+    also = {
         Session: [session.pk] if is_whole else [],
         Moment: [moment.pk for moment in moments],
         Summary: [summary.pk for summary in summaries],
     }
-    learned = in_streams(
-        _atoms(session, ids, formations, is_whole=is_whole), turns=ids, user=session.user, beside=beside
+    learned = dependents_of_items(
+        _atoms(session, ids, formations, is_whole=is_whole), turns=ids, user=session.user, also=also
     )
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
-    return Derived(
+    return TurnDependents(
         session=session,
         turns=turns,
         moments=moments,
@@ -135,9 +148,9 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         summaries=summaries,
         **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
-        mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
+        mentions=rows_with_keys(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
-        ranges=[] if is_whole else united(_range_of(job) for job in formations),
+        ranges=[] if is_whole else merge_ranges(_range_of(job) for job in formations),
     )
 
 
@@ -175,7 +188,7 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
 
 
 def _any_quotes(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
-    """Return whether a moment contains words that occur in these turns but not in the moment's own other turns."""
+    """Return whether a moment contains words that occur in these turns but in no other turn of the moment."""
     said = _stems_of(Message.objects.all_turns_of(session, sequence__in=sequences).values_list("content", flat=True))
     return any(_quotes(moment, session, sequences, said) for moment in moments)
 
@@ -194,7 +207,6 @@ def _stems_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
-    """Return the person's other moments whose journey may include these moments."""
     if not moments:
         return []
     since = min(moment.starts_at for moment in moments)  # not `created_at`: the turns may have been in other moments
@@ -217,7 +229,6 @@ def _events_with_journeys(moments: Sequence[Moment], journeys: Sequence[Moment])
 
 
 def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summary]:
-    """Return the summary versions of these turns, and later versions based on them."""
     own = Summary.objects.for_session(session).order_by("pk")
     if is_whole:
         return list(own)
@@ -231,32 +242,36 @@ def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summ
 # --- atoms and streams ---
 
 
-def in_streams(
-    learned: Sequence[MemoryAtom],
+def dependents_of_items(
+    items: Sequence[MemoryAtom],
     *,
     turns: Sequence[int] = (),
     user: UserProfile | None,
-    beside: Mapping[type[Model], Sequence[int]],
-) -> InStreams:
+    also: Mapping[type[Model], Sequence[int]],
+) -> ItemDependents:
     """Return items with the rows that depend on them.
 
     Args:
         turns: primary keys of turns withdrawn with the items.
         user: the person of the turns; None if there are no turns.
-        beside: primary keys of other rows withdrawn with the items, keyed by table.
+        also: primary keys of other rows withdrawn with the items, keyed by table.
     """
-    releases = list(Release.objects.standing().with_sources(learned).select_related("atom").order_by("pk"))
-    atoms = [*learned, *(release.atom for release in releases if release.atom)]
+    releases = list(Release.objects.standing().with_sources(items).select_related("atom").order_by("pk"))
+    atoms = [*items, *(release.atom for release in releases if release.atom)]
     since = first_consolidated(atoms)
-    lines = [line for stream, time in since.items() for line in _written_since(stream, time)]
+    lines = [
+        line
+        for stream, time in since.items()
+        for line in MemoryAtom.objects.filter(stream=stream).written_since(time).order_by("pk")
+    ]
     people = _known_from(atoms)
     withdrawn: dict[type[Model], Collection[int]] = {
-        **beside,
+        **also,
         Message: turns,
         MemoryAtom: [row.pk for row in (*atoms, *lines)],
         KnownPerson: [person.pk for person in people],
     }
-    return InStreams(
+    return ItemDependents(
         atoms=atoms,
         releases=releases,
         lines=lines,
@@ -264,16 +279,12 @@ def in_streams(
         reopened=facts_ended_by(atoms, turns),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
         people=people,
-        others=with_sources(withdrawn, user),
+        others=_derived_rows(withdrawn, user),
     )
 
 
-def _written_since(stream: int, time: datetime) -> Iterable[MemoryAtom]:
-    return MemoryAtom.objects.filter(stream=stream).written_since(time).order_by("pk")
-
-
 def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:
-    """Return the known people without any other statement about them."""
+    """Return the known people who no other statement is about."""
     others = MemoryAtom.objects.exclude(pk__in=[atom.pk for atom in atoms]).filter(about=OuterRef("pk"))
     people = KnownPerson.objects.filter(pk__in={atom.about_id for atom in atoms if atom.about_id})
     return list(people.exclude(Exists(others)).order_by("pk"))
@@ -284,7 +295,6 @@ def _range_of(formation: Job) -> SequenceRange:
 
 
 def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
-    """Return the formations that received one of these turns."""
     jobs = session.jobs.filter(process=MEMORIES.process, status=Job.Status.COMPLETED).order_by("pk")
     return [job for job in jobs if has_any(_range_of(job), sequences)]
 
@@ -300,7 +310,7 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
 # --- what can't be rebuilt, because retention deleted its source turns ---
 
 
-def lost_notice(parts: Sequence[Derived]) -> str:
+def lost_notice(parts: Sequence[TurnDependents]) -> str:
     """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:
@@ -309,23 +319,20 @@ def lost_notice(parts: Sequence[Derived]) -> str:
     if not parts:
         return ""
     user = parts[0].session.user
-    atoms = _without_turns(user, {atom.pk: atom for found in parts for atom in found.atoms}.values())
-    moments = _deleted(user, [moment for found in parts for moment in found.moments])
-    told = [
-        f"{name} ({count})" for name, count in (("facts and observations", atoms), ("moments", len(moments))) if count
-    ]
-    return f"Not rebuilt, because retention deleted the turns: {', '.join(told)}." if told else ""
+    atoms = _count_without_turns(user, {atom.pk: atom for found in parts for atom in found.atoms}.values())
+    moments = _with_deleted_turns(user, [moment for found in parts for moment in found.moments])
+    counts = (("facts and observations", atoms), ("moments", len(moments)))
+    lost = ", ".join(f"{name} ({count})" for name, count in counts if count)
+    return f"Not rebuilt, because retention deleted the turns: {lost}." if lost else ""
 
 
-def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
-    """Return the number of items with a deleted source turn."""
+def _count_without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
     there = set(Message.objects.all_turns().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)
 
 
-def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
-    """Return the moments that have deleted turns."""
+def _with_deleted_turns(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
     old = [row for row in moments if row.source_session and row.first_sequence < row.source_session.kept_from_sequence]
     archived = Message.objects.archived().filter(user_id=user.pk, moment__in=[row.pk for row in old])
     there = set(archived.values_list("moment_id", flat=True))
@@ -334,19 +341,19 @@ def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
 
 # --- rows of other tables, by the sources that the table declares ---
 
-# This module, `retract.py` and `undo.py` have rules for these tables.
-WITH_RULES = {Correction, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
+# This module, `retract.py` and `undo.py` have special rules for these tables.
+HANDLED_SEPARATELY = {Correction, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
 
 
-def tables_without_rules() -> list[Provenance]:
-    """Return the tables whose rows are withdrawn with their sources. Each table comes after its sources."""
-    return [table for table in declared() if table.is_withdrawn and table.model not in WITH_RULES]
+def generic_tables() -> list[Provenance]:
+    """Return the tables that need no special rules. Each table comes after its sources."""
+    return [table for table in declared() if table.is_withdrawn and table.model not in HANDLED_SEPARATELY]
 
 
-def with_sources(
+def _derived_rows(
     withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
 ) -> dict[type[Model], list[Model]]:
-    """Return the rows that have a withdrawn source, keyed by table, in the order of `tables_without_rules`.
+    """Return the rows of generic tables that have a withdrawn source, keyed by table.
 
     All rows of a job are withdrawn together, because its engine may have used a source anywhere in its answer.
 
@@ -355,7 +362,7 @@ def with_sources(
         user: the person of the withdrawn turns; None if there are no turns.
     """
     sources, found = dict(withdrawn), {}
-    for table in tables_without_rules():
+    for table in generic_tables():
         own = table.model._base_manager.order_by("pk")
         rows = own.filter(_has_source(table, sources, user))
         if "job" in table.made_of:
@@ -377,5 +384,4 @@ def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]
 
 
 def _table_of(column: ForeignKey[Any, Any]) -> type[Model]:
-    """Return the model of the table that a column refers to. The column may name a proxy of the model."""
-    return cast("type[Model]", column.related_model._meta.concrete_model)
+    return cast("type[Model]", column.related_model._meta.concrete_model)  # the column may name a proxy
