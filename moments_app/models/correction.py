@@ -246,10 +246,10 @@ class CorrectedTurn(models.Model):
         return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id
 
     def corrected(self, text: str) -> str:
-        return reworded(text, self.wrong, self.right)
+        return replace_words(text, self.wrong, self.right)
 
 
-def reworded(text: str, wrong: str, right: str) -> str:
+def replace_words(text: str, wrong: str, right: str) -> str:
     """Return a text with all whole-word occurrences of some words replaced.
 
     If the words occur with the same capitals, only these occurrences are replaced: "Will" is not "will".

@@ -16,7 +16,7 @@ from typing import Any
 from moments_app.engines.statements import AGE, HOME, RELATIONSHIP, WORK, statement_of
 from moments_app.engines.words import plain_words, without_marks, words_of
 from moments_app.models import Correction, Moment, Summary
-from moments_app.models.correction import reworded
+from moments_app.models.correction import replace_words
 from moments_app.moments.partition import rewrite
 from moments_app.streams.texts import merged, merged_text
 from sessions_app import lexemes
@@ -107,13 +107,13 @@ class Rewording:
     def _wrong_in(self, text: str) -> list[tuple[str, str]]:
         if self.words:
             is_changed = self.apply_to(text) != text
-            return [(old, new) for old, new in self.words if is_changed and reworded(text, old, new) != text]
+            return [(old, new) for old, new in self.words if is_changed and replace_words(text, old, new) != text]
         return [(sentence, self.after) for sentence in sentences_of(text) if self.says_same(sentence)]
 
     def names_in(self, text: str) -> list[tuple[str, str]]:
         """Return the wrong names and numbers that occur in a text, with their replacements."""
         words = dict.fromkeys(pair for part in self.parts for pair in part.words)
-        return [(old, new) for old, new in words if _PARTICULAR.match(old) and reworded(text, old, new) != text]
+        return [(old, new) for old, new in words if _PARTICULAR.match(old) and replace_words(text, old, new) != text]
 
     def says_same(self, text: str) -> bool:
         """Return whether a text says the same thing as the fact, or as one of its changed sentences."""
@@ -159,8 +159,8 @@ class Rewording:
         if not (same or self.is_name):
             return sentence
         for old, new in self.words:
-            if reworded(sentence, new, "") == sentence:  # otherwise, the word is already replaced
-                sentence = reworded(sentence, old, new)
+            if replace_words(sentence, new, "") == sentence:  # otherwise, the word is already replaced
+                sentence = replace_words(sentence, old, new)
         return sentence
 
     def _in_place_of(self, sentence: str) -> str:

@@ -11,7 +11,8 @@ from moments_app.models import Contradiction, Correction, MemoryAtom, Retraction
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.fact import changes_by_kind
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
-from moments_app.provenance.correct import TextChange, undo_correction
+from moments_app.provenance.correct import undo_correction
+from moments_app.provenance.rewording import TextChange
 from moments_app.streams.timeline import decide
 from sessions_app.admin.base import ReadOnlyAdmin, RequestedAdmin
 from sessions_app.admin.links import change_url, column

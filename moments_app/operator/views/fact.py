@@ -25,7 +25,6 @@ from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
     CannotCorrect,
     CorrectionRequest,
-    TextChange,
     correct,
     correcting,
     ending,
@@ -33,7 +32,7 @@ from moments_app.provenance.correct import (
     preview,
     withdrawing,
 )
-from moments_app.provenance.rewording import as_one_text
+from moments_app.provenance.rewording import TextChange, as_one_text
 from moments_app.streams import edit
 from moments_app.streams.texts import is_in_line
 from sessions_app.admin.base import name_of, with_key_names
