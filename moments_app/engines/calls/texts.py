@@ -156,7 +156,7 @@ class ConsolidationRequest:
             *_as_lines(self.observations),
         ]
         length = 2 * sum(len(part.label) + len(part.text) for part in [*self.lines, *self.observations])
-        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._judged, input_length=length)
+        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._judged, max_length=length)
 
     def _judged(self, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
         """Return the answer without lines that neither the current text nor the observations support."""
