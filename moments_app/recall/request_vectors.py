@@ -145,7 +145,7 @@ def _collect(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> Non
     """
     for call in outcome.calls:
         # When parallel calls fail together, only the first failure says something new about the endpoint.
-        embedder.record(replace(call, is_parallel=answered.error is not None and bool(call.error_kind)))
+        embedder.record(replace(call, is_repeated_failure=answered.error is not None and bool(call.error_kind)))
     if isinstance(outcome.result, list):
         answered.made += outcome.result
         return

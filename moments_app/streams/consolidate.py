@@ -73,7 +73,7 @@ class Piece:
     time: datetime = ALWAYS  # the time of the newest observation
 
     @property
-    def labelled(self) -> LabeledText:
+    def labeled(self) -> LabeledText:
         return LabeledText(self.label, self.text)
 
 
@@ -237,8 +237,8 @@ class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,
             fixed=[line.text for line in fixed],
-            lines=[piece.labelled for piece in old],
-            observations=[piece.labelled for piece in observations],
+            lines=[piece.labeled for piece in old],
+            observations=[piece.labeled for piece in observations],
             max_words=room,
             rules=prompt_version.content,
         )

@@ -136,13 +136,11 @@ def formation_input(
 
 def by_label(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
     """Return streams, keyed by label. If two streams have the same label, add the agent to the label of the second."""
-    labelled: dict[str, MemoryStream] = {}
+    labeled: dict[str, MemoryStream] = {}
     for stream in streams:
-        label = (
-            stream.label if stream.label not in labelled else f"{stream.label} of {stream.agent_id or 'every agent'}"
-        )
-        labelled[label] = stream
-    return labelled
+        label = stream.label if stream.label not in labeled else f"{stream.label} of {stream.agent_id or 'every agent'}"
+        labeled[label] = stream
+    return labeled
 
 
 def _request(
