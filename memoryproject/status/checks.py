@@ -25,7 +25,7 @@ from memoryproject.status.site_state import RESTARTS_WITHIN, RecentEvents, State
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.incidents import Incident
-from moments_app.reports.overview import Backlog, open_job_groups
+from moments_app.reports.overview import Backlog, job_groups
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.database.database_roles import ADMIN, using_role
 
@@ -141,7 +141,7 @@ def _unanswered(error: Exception) -> str:
 def _held(_: CheckData) -> Findings:
     """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
     now = timezone.now()
-    groups = open_job_groups(Job.objects.all())
+    groups = job_groups(Job.objects.all())
     for kind in Job.Held:
         held = [group for group in groups if group.waits_for == kind]
         since = min((group.since for group in held if group.since), default=now)

@@ -175,7 +175,7 @@ def _dated(atom: MemoryAtom) -> str:
     return f"{atom.content} ({atom.formed_at:%Y-%m-%d})"
 
 
-def held_model(job: Job) -> Caller | None:
+def model_with_open_circuit(job: Job) -> Caller | None:
     """Return the first model with an open circuit among the streams' own models, or None."""
     own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
     callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
@@ -449,7 +449,7 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
     return ended
 
 
-def count_formed_to(session: Session, last_sequence: int) -> None:
+def set_formed_to(session: Session, last_sequence: int) -> None:
     """Update the formation counters, so that the next formation counts only turns after `last_sequence`."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))

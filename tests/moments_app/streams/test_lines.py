@@ -573,7 +573,7 @@ class TestLinesWithoutSources:
         text = "A person of many tools."
         stream.atoms.lines().update(content=text, content_hash=content_hash(text))
         MemoryAtom.objects.update(merged_into=None)
-        stream.rebuild_text()
+        stream.refresh()
         note(stream, "Owns one felt.")
         return stream
 
