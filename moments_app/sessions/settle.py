@@ -107,7 +107,7 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
         return builder()
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Raise `Waits` while the circuit of a stream's own model is open."""
+        """Raise `PostponeJob` while the circuit of a stream's own model is open."""
         own = model_with_open_circuit(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
         if circuit and not circuit.allows(job):
@@ -298,11 +298,11 @@ def _store_moments(user: UserProfile, results: Sequence[SessionResult]) -> None:
     ]
     if not built:
         return
-    stored = store_builds([division for _, division in built])
+    stored = store_builds([build for _, build in built])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
     user.save(update_fields=["updated_at"])  # invalidates cached contexts
-    for (one, division), moments in zip(built, stored, strict=True):
-        one.result[BUILT] = built_result(division.input, division.built, moments)
+    for (one, build), moments in zip(built, stored, strict=True):
+        one.result[BUILT] = built_result(build.input, build.built, moments)
 
 
 def _store_items(job: Job, results: Sequence[SessionResult]) -> None:
