@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from memoryproject.database.timeouts import statement_timeout
-from memoryproject.database.verification import failed_request, schema_mismatch
+from memoryproject.database.verification import request_problems, schema_mismatch
 from memoryproject.schedules import late
 from memoryproject.status.site_state import RESTARTS_WITHIN, RecentEvents, State, recent_events
 from moments_app.models import Circuit, Job
@@ -223,7 +223,7 @@ def findings(checks: Iterable[Callable[[CheckData], Findings]], facts: CheckData
 
 def with_request(found: list[Finding]) -> list[Finding]:
     """Return the findings, with those of a request's transaction unless the site is already known to be down."""
-    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in failed_request())]
+    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in request_problems())]
 
 
 def is_down(found: Iterable[Finding]) -> bool:
