@@ -161,7 +161,7 @@ def test_monthly_figures_are_read_from_the_replica(eve: Client, paused: None, ad
     Session.objects.create(user=ada, session_id="s1")
     call = EngineCall.objects.create(purpose="embedding", engine="e", latency_ms=1, ok=True)
     assert eve.get(reverse("admin:index")).context["activity"].sessions == 0
-    assert eve.get(page_url(EngineCall, "cost")).context["cost"].whole.calls == 0
+    assert eve.get(page_url(EngineCall, "cost")).context["cost"].total.calls == 0
     assert EngineCall.objects.get() == call
 
 
