@@ -23,7 +23,7 @@ from moments_app.models import (
     Word,
 )
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.recall.count_words import CountInput, count
+from moments_app.recall.index_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import undo_since
 from sessions_app.models import Session, UserProfile

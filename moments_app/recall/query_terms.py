@@ -13,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.recall.request import MAX_WORDS, Vector, span_in
-from moments_app.recall.term_weights import COUNTED, QueryWords, Term, counts_by_kind
+from moments_app.recall.scoring import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
 from sessions_app.models import UserProfile

@@ -5,14 +5,11 @@ precedes a turn only if it has a higher score. Irrelevant results and duplicates
 searches, so the number of results doesn't depend on a person's share of a table.
 """
 
-import math
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from heapq import nlargest
-from statistics import fmean
 from typing import Any
 
 from django.db import connection
@@ -20,9 +17,9 @@ from django.db import connection
 from moments_app.engines.words import is_from_assistant, speaker_of, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.query_terms import query_words
-from moments_app.recall.request import KINDS, RecallRequest
+from moments_app.recall.request import KINDS, RecallRequest, Span, span_in
 from moments_app.recall.results import Key, Place, Result, TurnSpan, read_found
-from moments_app.recall.term_weights import Lookup, QueryWords
+from moments_app.recall.scoring import CANDIDATES, Lookup, QueryWords, near_scores, turn_scores, word_scores
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
@@ -327,83 +324,97 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
             read[key].share = share
 
 
-# --- scores ---
+# --- times in a query: results from a span of time, even if they contain no word of the query ---
 
-# Neighbors of a turn get a share of its score, because an answer often contains no word of the question. Each tuple has
-# the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
-# measurements.
-SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
-CANDIDATES = 150  # number of best results of each search to rank
-# If no text has at least this share of the query's words, the matches are probably random.
-COMPLETE = 0.5
-NEAR_PART = 0.5  # factor for these shares in semantic search, because vectors of adjacent turns are similar
-SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
-MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
-
-
-def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
-    """Return scores that grow with the rarity of the matched words and with their share of the query.
-
-    A text that contains all rare words of the query outranks any similar text. If even the best text contains few of
-    these words, the scores are low, so similarity decides.
-
-    Args:
-        shares: The share of the total weight of the query's words that each text contains.
-        worth: The sum of the inverse document frequencies of the query's words.
-    """
-    trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
-    return {key: trust * worth * share**2 for key, share in shares.items()}
+MAX_SCANNED = 5_000  # maximum newest turns of a span to sample from
+# A long span has more turns than fit into a context, so the query samples turns from all parts of the span. It uses the
+# indexes of a person's newest turns, moments and facts.
+_SCAN_SQL = """
+(SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
+ WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s
+ ORDER BY ends_at DESC, first_sequence DESC, id DESC LIMIT %(most)s)
+UNION ALL
+(SELECT 'fact', id, 0 FROM moments_app_memoryatom
+ WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state NOT IN ('evicted', 'line')
+ ORDER BY formed_at DESC, id DESC LIMIT %(most)s)
+UNION ALL
+(SELECT 'turn', session_id, sequence FROM (
+    SELECT session_id, sequence, row_number() OVER (ORDER BY created_at, id) AS place, count(*) OVER () AS number
+    FROM (
+        SELECT session_id, sequence, created_at, id FROM sessions_app_message
+        WHERE user_id = %(user)s AND created_at >= %(since)s AND created_at < %(until)s
+          AND kind IN ('turn', 'archived') AND role IN ('user', 'assistant') AND retracted_at IS NULL
+        ORDER BY created_at DESC, id DESC LIMIT %(scanned)s
+    ) newest
+ ) said WHERE (place - 1) %% greatest(ceil(number::numeric / %(most)s), 1) = 0)
+"""
 
 
-def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
-    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
+def recall_with_span(
+    user: UserProfile, agent_id: str, request: RecallRequest, *, most: int
+) -> tuple[list[Result], Span | None]:
+    """Return the best results that a person may see, and the span mentioned in the query.
 
-    Args:
-        similarity: The cosines of the texts found by semantic search.
-        unembedded: Texts without a vector. They get the mean, because their meaning is unknown.
-    """
-    if not similarity:
-        return {}
-    nearest = nlargest(CANDIDATES, similarity.values())
-    mean = fmean(nearest)
-    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
-    if deviation < 1e-9:
-        return dict.fromkeys(similarity, 0.0)
-    least = nearest[-1]
-    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
-    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
-
-
-def turn_scores(
-    words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
-) -> dict[Place, float]:
-    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
-
-    A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
-    be beyond the end of their session.
+    Results from the span come first. They fill the whole list, or half of it if the query also asks for something else.
+    Return no span if the request has time limits, or is about one person.
 
     Args:
-        words, near: The scores of turns from text search and from semantic search.
-        moments: The turns that each moment covers, and its score.
+        user, agent_id, request: as in `recall`.
+        most: the maximum number of results.
     """
-    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for place in {**words, **near}:
-        said, meant = words.get(place, 0.0), near.get(place, 0.0)
-        session, sequence = place
-        scores = sessions[session]
-        scores[sequence] += said + meant
-        shared = said + NEAR_PART * meant
-        for distance, to_later, to_earlier in SHARES:
-            scores[sequence + distance] += to_later * shared
-            if sequence >= distance:
-                scores[sequence - distance] += to_earlier * shared
-    for scores in sessions.values():
-        bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
-        for sequence, score in scores.items():
-            scores[sequence] = score + (score if score < bonus else bonus)
-    in_order = {session: sorted(sessions[session]) for session in {span[0] for span, _ in moments} & sessions.keys()}
-    for (session, first, last), score in moments:
-        of_session = in_order.get(session, [])
-        for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
-            sessions[session][sequence] += MOMENT_SHARE * score
-    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}
+    words = query_words(user, agent_id, request.text, request.searched_vector)
+    found = recall(user, agent_id, request, most=most, words=words)
+    has_own = request.since or request.until or request.about
+    if has_own or not (span := span_of(user, request, words, request.text)):
+        return found, None
+    then = said_in(user, agent_id, request, span, most=most)
+    first = then if span.is_all else then[: (most + 1) // 2]
+    known = {result.ref for result in first}
+    others = [result for result in found if result.ref not in known]
+    return [*sorted(first, key=lambda result: result.time), *others][:most], span
+
+
+def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
+    """Return the span mentioned in a query, relative to the time of the request.
+
+    Args:
+        words: the words of the request, whose span is relative to the current time.
+    """
+    is_read = request.as_of is None and query == request.text
+    return words.span if is_read else span_in(query, request.now_of(user))
+
+
+def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
+    """Return results from a span: first those that match the other words of the query, then moments, facts and turns.
+
+    Runs a constant number of queries.
+
+    Args:
+        agent_id: the agent whose shards are searched.
+        request: the search; only results of its kinds are returned.
+        most: the maximum number of results of each kind.
+    """
+    scores: dict[Key, float] = {}
+    if not span.is_all:
+        within = replace(request, text=span.rest, since=span.since, until=span.until)
+        words = query_words(user, agent_id, span.rest, request.searched_vector)
+        scores = rank(search(user, words, within, most), most)
+    keys = dict.fromkeys([*scores, *_scanned(user, request, span, most)])
+    found = read_found(user, span.since, request.as_of, list(keys))
+    for key, result in found.items():
+        result.score = scores.get(key, 0.0)
+    return [found[key] for key in keys if key in found and span.has(found[key].time)]
+
+
+def _scanned(user: UserProfile, request: RecallRequest, span: Span, most: int) -> list[Key]:
+    until = min(span.until, request.as_of) if request.as_of else span.until
+    parameters: dict[str, int | datetime] = {
+        "user": user.pk,
+        "since": span.since,
+        "until": until,
+        "most": most,
+        "scanned": MAX_SCANNED,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_SCAN_SQL, parameters)
+        return [(kind, (pk, sequence)) for kind, pk, sequence in cursor.fetchall() if kind in request.kinds]

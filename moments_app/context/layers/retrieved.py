@@ -1,32 +1,45 @@
-"""The layer `retrieved`: facts, moments and turns that answer the query, from any session.
+"""The layers that depend on the query: `retrieved` and `entities`.
 
-If the query mentions a time, results from that time come first. They get up to `SPAN_SHARE` of the budget, or all of it
-if the query has no other terms. If results must fit the query (`must_fit`) and none does, the layer is empty.
+`retrieved` contains facts, moments and turns that answer the query, from any session. If the query mentions a time,
+results from that time come first. They get up to `SPAN_SHARE` of the budget, or all of it if the query has no other
+terms. If results must fit the query (`must_fit`) and none does, the layer is empty.
+
+`entities` contains open tasks, goals and problems, the most relevant first. The score is the sum of three parts: how
+recently the entity changed before the session's last activity, with a half-life of seven days; how few links separate
+it from an entity of the session or the query (1 / (1 + hops), up to two hops); and how well its words match the query's
+(0 to 1).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import chain
 from operator import itemgetter
+from uuid import UUID
 from zoneinfo import ZoneInfo
+
+from django.db import connection
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
+from moments_app.models.atom import ENTITIES
+from moments_app.models.entity import OPEN_SQL
 from moments_app.recall.query_terms import query_words
-from moments_app.recall.request import Span
+from moments_app.recall.request import MAX_WORDS, Span
 from moments_app.recall.results import Result
-from moments_app.recall.said_in import said_in, span_of
-from moments_app.recall.search import recall
+from moments_app.recall.search import recall, said_in, span_of
+from sessions_app import lexemes
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
 MAX_CHARS, MIN_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
 CHARS_A_TOKEN = 0.7  # maximum characters of a result per token of the budget, within these limits
 LINE_TOKENS = 28  # tokens of a short result, from which the number of requested results is computed
-MOST = 200
+MAX_RESULTS = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
 MIN_SHARE = 0.01
@@ -38,14 +51,14 @@ SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in 
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
 
 
-def items(source: ContextInput) -> Iterable[Item]:
+def retrieved(source: ContextInput) -> Iterable[Item]:
     """Return search results as items, best first. There are more than fit, because other layers may contain some.
 
     Items are created lazily, because about a third of them don't fit and are never read.
     """
     if source.recall is None:
         return []
-    most = min(max(source.applied // LINE_TOKENS, 1), MOST)
+    most = min(max(source.applied // LINE_TOKENS, 1), MAX_RESULTS)
     user, agent_id, request = source.user, source.session.agent_id, source.recall
     words = query_words(user, agent_id, request.text, request.searched_vector)
     found = recall(user, agent_id, request, most=most, least_share=MIN_SHARE, words=words)
@@ -159,10 +172,116 @@ def _why(result: Result, *, is_of_span: bool) -> str:
 add_layer(
     Layer(
         "retrieved",
-        items,
+        retrieved,
         place=70,
         tag="RetrievedMemories",
         title="Retrieved memories",
-        items_then=lambda source, _as_of: items(source),  # the search itself is limited to that time
+        items_then=lambda source, _as_of: retrieved(source),  # the search itself is limited to that time
     )
+)
+
+
+# --- open tasks, goals and problems ---
+
+HALF_LIFE_DAYS = 7.0
+MAX_HOPS = 2
+RECENT = 500  # most recently changed candidates; a search finds older ones as facts
+MAX_ENTITIES = 25
+BODY_CHARS = 1_000
+
+# Finds the newest by the index of a person's entities, and neighbors by the two indexes of links.
+_CANDIDATES_SQL = """
+WITH recent AS MATERIALIZED (
+    SELECT id, atom_id, kind, left(content, %(chars)s) AS text, due_at, formed_at, source_session_id,
+        CASE WHEN search_vector @@ %(words)s::tsquery THEN ts_rank(search_vector, %(words)s::tsquery) * %(forms)s END
+        AS rank
+    FROM moments_app_memoryatom WHERE user_id = %(user)s AND {open_entities}
+    ORDER BY GREATEST(formed_at, ended_at) DESC, id DESC LIMIT %(recent)s
+)
+SELECT e.id, e.atom_id, e.kind, e.text, e.due_at, e.formed_at,
+    e.source_session_id IS NOT DISTINCT FROM %(session)s, rank / (rank + 1),
+    ARRAY(
+        SELECT to_entity_id FROM moments_app_entitylink WHERE from_entity_id = e.id AND user_id = %(user)s
+        UNION SELECT from_entity_id FROM moments_app_entitylink WHERE to_entity_id = e.id AND user_id = %(user)s
+    )
+FROM recent e
+"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An entity and the data for its score.
+
+    Args:
+        pk, entity_id, kind, due_at, updated_at: as in the model.
+        text: the beginning of its title and body.
+        is_here: whether it came up in this session.
+        match: the rank of its words, 0 to 1; None if it shares no words with the query.
+        neighbors: primary keys of the entities it is linked to, in either direction.
+    """
+
+    pk: int
+    entity_id: UUID
+    kind: str
+    text: str
+    due_at: datetime | None
+    updated_at: datetime
+    is_here: bool
+    match: float | None
+    neighbors: list[int]
+
+    def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
+        """Return the score as described at the top of this module. `activity` is the session's last activity."""
+        days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
+        recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
+        proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
+        return recency + proximity + (self.match or 0.0)
+
+    def item(self) -> Item:
+        title, _, body = self.text.partition("\n")
+        due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
+        text = f"[{self.kind}] {title}{due}{f': {body}' if body else ''}"
+        return Item(text, ref=f"{ENTITIES}{self.entity_id}", time=self.updated_at)
+
+
+def entities(source: ContextInput) -> Sequence[Item]:
+    candidates = _candidates(source) if source.has_entities else []
+    hops = _hops(candidates)
+    activity = source.session.last_activity_at
+    best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))
+    return [candidate.item() for candidate in best[:MAX_ENTITIES]]
+
+
+def _candidates(source: ContextInput) -> list[Candidate]:
+    words, forms = lexemes.any_word_query(source.query, MAX_WORDS)
+    parameters: dict[str, int | float | str] = {
+        "user": source.user.pk,
+        "session": source.session.pk,
+        "words": words,
+        "forms": forms,
+        "recent": RECENT,
+        "chars": BODY_CHARS,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_CANDIDATES_SQL.format(open_entities=OPEN_SQL), parameters)
+        return [Candidate(*row) for row in cursor]
+
+
+def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
+    """Return a dict of each candidate to the number of links to the nearest entity of the session or the query."""
+    neighbors: dict[int, set[int]] = defaultdict(set)
+    for one in candidates:
+        for other in one.neighbors:
+            neighbors[one.pk].add(other)
+            neighbors[other].add(one.pk)
+    reached = {one.pk for one in candidates if one.is_here or one.match is not None}
+    hops = dict.fromkeys(reached, 0)
+    for distance in range(1, MAX_HOPS + 1):
+        reached = {other for pk in reached for other in neighbors.get(pk, ()) if other not in hops}
+        hops |= dict.fromkeys(reached, distance)
+    return hops
+
+
+add_layer(
+    Layer("entities", entities, place=80, tag="OpenItems", title="Open tasks, goals and problems", ceiling=0.10, turn=5)
 )

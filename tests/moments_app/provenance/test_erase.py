@@ -25,7 +25,7 @@ from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Memo
 from moments_app.models.job import TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
-from moments_app.recall.count_words import CountInput, count
+from moments_app.recall.index_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import undo

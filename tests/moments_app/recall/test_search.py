@@ -24,7 +24,8 @@ from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import MAX_WORDS, RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.search import MOMENT_SHARE, READ_AHEAD, SPARE, Hits, rank, recall
+from moments_app.recall.scoring import MOMENT_SHARE
+from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.sessions.settle import Settle
 from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -221,7 +222,7 @@ class TestWhatIsFound:
     def test_common_words_find_the_newest_texts_and_those_with_all_words(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.term_weights.MOST_READ", 3)
+        monkeypatch.setattr("moments_app.recall.scoring.MOST_READ", 3)
         stream = own_stream(ada)
         for number, text in enumerate(["clay and glaze", *["clay only"] * 10, *["glaze only"] * 10]):
             note(stream, f"{text} {number}", "fact", formed_at=START + timedelta(days=number))

@@ -1,12 +1,17 @@
-"""The words of a query, their rarity, and the search parameters derived from them: pure functions over counts."""
+"""Weights of a query's words, and scores of the texts that match. Pure functions without database access."""
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import accumulate
+from statistics import fmean
 from typing import Any
 
 from moments_app.recall.request import Span
+from moments_app.recall.results import Key, Place, TurnSpan
 
 MAX_TERMS = 32  # maximum words of a query; of a long query, the rarest words are used
 MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
@@ -191,3 +196,85 @@ def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
         if len(stems) > 1 and share * total <= MOST_READ:
             return stems
     return []
+
+
+# --- scores ---
+
+# Neighbors of a turn get a share of its score, because an answer often contains no word of the question. Each tuple has
+# the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
+# measurements.
+SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
+CANDIDATES = 150  # number of best results of each search to rank
+# If no text has at least this share of the query's words, the matches are probably random.
+COMPLETE = 0.5
+NEAR_PART = 0.5  # factor for these shares in semantic search, because vectors of adjacent turns are similar
+SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
+MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
+
+
+def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
+    """Return scores that grow with the rarity of the matched words and with their share of the query.
+
+    A text that contains all rare words of the query outranks any similar text. If even the best text contains few of
+    these words, the scores are low, so similarity decides.
+
+    Args:
+        shares: The share of the total weight of the query's words that each text contains.
+        worth: The sum of the inverse document frequencies of the query's words.
+    """
+    trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
+    return {key: trust * worth * share**2 for key, share in shares.items()}
+
+
+def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
+    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
+
+    Args:
+        similarity: The cosines of the texts found by semantic search.
+        unembedded: Texts without a vector. They get the mean, because their meaning is unknown.
+    """
+    if not similarity:
+        return {}
+    nearest = nlargest(CANDIDATES, similarity.values())
+    mean = fmean(nearest)
+    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
+    if deviation < 1e-9:
+        return dict.fromkeys(similarity, 0.0)
+    least = nearest[-1]
+    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
+    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
+
+
+def turn_scores(
+    words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
+) -> dict[Place, float]:
+    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
+
+    A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
+    be beyond the end of their session.
+
+    Args:
+        words, near: The scores of turns from text search and from semantic search.
+        moments: The turns that each moment covers, and its score.
+    """
+    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for place in {**words, **near}:
+        said, meant = words.get(place, 0.0), near.get(place, 0.0)
+        session, sequence = place
+        scores = sessions[session]
+        scores[sequence] += said + meant
+        shared = said + NEAR_PART * meant
+        for distance, to_later, to_earlier in SHARES:
+            scores[sequence + distance] += to_later * shared
+            if sequence >= distance:
+                scores[sequence - distance] += to_earlier * shared
+    for scores in sessions.values():
+        bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
+        for sequence, score in scores.items():
+            scores[sequence] = score + (score if score < bonus else bonus)
+    in_order = {session: sorted(sessions[session]) for session in {span[0] for span, _ in moments} & sessions.keys()}
+    for (session, first, last), score in moments:
+        of_session = in_order.get(session, [])
+        for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
+            sessions[session][sequence] += MOMENT_SHARE * score
+    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}
