@@ -39,65 +39,42 @@ NO_ROW = 0
 
 @dataclass(frozen=True)
 class ContextRequest:
-    """A request for a context.
-
-    Args:
-        query: The current message. May be blank.
-        max_tokens: The budget, at most `MEMORY_CONTEXT__MAX_TOKENS`, which is the default.
-        format: A key of `FORMATS`.
-        layers: Names of the layers to include, in any order. Policy and query are always included.
-        refresh: Whether to rebuild cached layers.
-        recall: The search of memory, or None for no search.
-        plan: One of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text
-            doesn't depend on the query and stays the same until memory changes, so that providers' prompt caches cover
-            most of it.
-        as_of: The time whose memory is shown: the facts that were known to be valid then. None for the present.
-        sent: Texts that the caller sends to the model in any case. The context does not repeat them.
-        before: The sequence of the query's own turn, if it is already in the session. This turn and later ones are
-            excluded from the session's turns. None excludes nothing.
-        new_agent_id: The agent of a session that has not started. If it is blank, the session must exist.
-        is_trial: Whether the data behind it will be rolled back. If so, the cache of layers is not used.
-    """
-
-    query: str = ""
-    max_tokens: int | None = None
-    format: str = "xml"
+    query: str = ""  # the current message
+    max_tokens: int | None = None  # the budget; default and maximum: `MEMORY_CONTEXT__MAX_TOKENS`
+    format: str = "xml"  # a key of `FORMATS`
+    # in any order; policy and query are always included
     layers: Sequence[str] = field(default_factory=default_layers)
-    refresh: bool = False
-    recall: RecallRequest | None = None
+    refresh: bool = False  # rebuild cached layers
+    recall: RecallRequest | None = None  # None: no search
+    # One of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text doesn't
+    # depend on the query and stays the same until memory changes, so that providers' prompt caches cover most of it.
     plan: str = "query"
-    sent: Sequence[str] = ()
+    sent: Sequence[str] = ()  # texts that the caller sends to the model anyway; the context does not repeat them
+    # the sequence of the query's own turn, if it is already in the session; this turn and later ones are excluded
     before: int | None = None
-    new_agent_id: str = ""
-    is_trial: bool = False
+    new_agent_id: str = ""  # for a session that has not started; blank: the session must exist
+    is_trial: bool = False  # the data will be rolled back, so the cache of layers is not used
+    # show the facts that were known to be valid at this time
     as_of: datetime | None = None
 
     @property
     def applied(self) -> int:
-        """The budget in tokens, at most `MEMORY_CONTEXT__MAX_TOKENS`."""
+        """The budget in tokens."""
         most = settings.MEMORY_CONTEXT.max_tokens
         return min(self.max_tokens or most, most)
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A context and how it was built.
+    """A context and how it was built."""
 
-    Args:
-        context_id: The id of its receipt.
-        filled: The layers within the budget, and the parts that were left out.
-        context: The text or the messages, in the requested format.
-        has_partition_event: Whether moments replace an older part of the session.
-        cached: Whether the static layers came from the cache.
-    """
-
-    context_id: uuid.UUID
+    context_id: uuid.UUID  # also the id of its receipt
     input: ContextInput
     request: ContextRequest
     filled: FilledBudget
     context: Rendered
-    has_partition_event: bool
-    cached: bool
+    has_partition_event: bool  # moments replace an older part of the session
+    cached: bool  # the static layers came from the cache
 
     @property
     def trimmed(self) -> Sequence[Trimmed]:
@@ -127,13 +104,12 @@ def serve(envelope: Envelope) -> None:
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:
-    """Return the context of a session. Nothing is recorded until `serve` is called.
+    """Return the context of a session without recording anything.
 
-    Returns:
-        None if the user has no such session and the request has no `new_agent_id`.
+    Return None if the user has no such session and the request has no `new_agent_id`.
 
     Raises:
-        BudgetTooSmall: Policy and query alone exceed the budget.
+        BudgetTooSmall: policy and query alone exceed the budget.
     """
     beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
     source = read_input(
@@ -249,18 +225,16 @@ def serve_context(
 ) -> Envelope | None:
     """Return the context of a session and save a receipt. Don't call it within a transaction.
 
-    Args:
-        user_id: The person. None for an unknown person.
-        session_id: The application's id of the session.
-        request: The request, without `recall`, which is added here.
-        application: Primary key of the person's application.
-        retrieval: See `recall_request_for`.
+    Return None if the person is unknown, or if the session doesn't exist and the request has no `new_agent_id`.
 
-    Returns:
-        None if the person is unknown, or if the session doesn't exist and the request has no `new_agent_id`.
+    Args:
+        user_id: None for an unknown person.
+        request: without `recall`, which is added here.
+        application: primary key of the person's application.
+        retrieval: see `recall_request_for`.
 
     Raises:
-        BudgetTooSmall: Policy and query alone exceed the budget.
+        BudgetTooSmall: policy and query alone exceed the budget.
     """
     assemble = partial(assembled, user_id, application, session_id, request, retrieval)
     envelope = assemble()
@@ -275,14 +249,7 @@ def serve_context(
 def assembled(
     user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
 ) -> Envelope | None:
-    """Return the context of a session without recording anything. Don't call it within a transaction.
-
-    Args:
-        user_id, application, session_id, request, retrieval: See `serve_context`.
-
-    Raises:
-        BudgetTooSmall: Policy and query alone exceed the budget.
-    """
+    """Return the context of a session as `serve_context` does, but record nothing."""
     is_searched = "retrieved" in request.layers and request.plan != "stable"
     retrieval = retrieval if is_searched else "off"
     recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)

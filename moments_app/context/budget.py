@@ -35,12 +35,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BudgetTooSmall(Refusal):
-    """The policy and the query need more tokens than the budget.
-
-    Args:
-        needed: The number of tokens that they need.
-        applied: The budget.
-    """
+    """The policy and the query need more tokens than the budget."""
 
     code, status = "budget_too_small", 422
 
@@ -68,24 +63,14 @@ class Trimmed:
 
 @dataclass
 class FilledBudget:
-    """The layers of a context within its budget.
-
-    Args:
-        layers: The items by layer, in order.
-        costs: The tokens of each layer, including its wrapping and day headings.
-        overhead: The tokens of the wrapping around all layers.
-        trimmed: The parts that were left out.
-        next: The best items that a larger budget would include.
-    """
-
     layers: dict[str, list[PricedItem]]
-    costs: dict[str, int]
-    overhead: int
+    costs: dict[str, int]  # tokens by layer, including wrapping and day headings
+    overhead: int  # tokens of the wrapping around all layers
     trimmed: list[Trimmed] = field(default_factory=list)
-    next: list[PricedItem] = field(default_factory=list)
+    next: list[PricedItem] = field(default_factory=list)  # the best items that a larger budget would include
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens of a layer, including its wrapping. Return 0 for an empty layer."""
+        """Return the tokens of a layer, including its wrapping."""
         return self.costs[name]
 
     @property
@@ -105,14 +90,14 @@ def fill_budget(
     """Fill a budget.
 
     Args:
-        layers: The items by layer, in order. Recall results are sorted best first.
-        applied: The budget in tokens.
-        is_whole: Whether the hot turns are the whole live window.
-        recalls: Whether recall gets at least half. Otherwise, standing text and the live window share the budget.
-        sent: Texts that the caller sends to the model in addition to the context.
+        layers: the items by layer, in order. Recall results are sorted best first.
+        applied: the budget in tokens.
+        is_whole: whether the hot turns are the whole live window.
+        recalls: whether recall gets at least half. Otherwise, standing text and the live window share the budget.
+        sent: texts that the caller sends to the model in addition to the context.
 
     Raises:
-        BudgetTooSmall: The policy and the query don't fit.
+        BudgetTooSmall: the policy and the query don't fit.
     """
     budget = _Budget(layers, form, applied, sent)
     budget.take_required()
@@ -152,7 +137,6 @@ class _Layer:
 
     @property
     def all_tokens(self) -> int:
-        """The tokens of the layer so far, with its wrapping."""
         return self.tokens + self.wrapping if self.taken else 0
 
     def waiting(self) -> list[tuple[int, PricedItem]]:
@@ -181,7 +165,6 @@ class _Budget:
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens of a layer's items so far, without the wrapping."""
         return self._layers[name].tokens
 
     def take_required(self) -> None:

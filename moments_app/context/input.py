@@ -100,12 +100,7 @@ _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
 class LiveTurn(NamedTuple):
-    """A turn of the live window. The fields are those of `Message`, with the time in microseconds since 1970.
-
-    Args:
-        marks: Later corrections of the turn, as pairs of the wrong words and their replacement.
-        ends: The facts in the turn that are no longer true.
-    """
+    """A turn of the live window. The fields are those of `Message`, with the time in microseconds since 1970."""
 
     pk: int
     sequence: int
@@ -115,12 +110,12 @@ class LiveTurn(NamedTuple):
     tool_name: str
     payload: Any
     microseconds: int
+    # later corrections: pairs of the wrong words and their replacement
     marks: Sequence[tuple[str, str]] = ()
-    ends: Sequence[End] = ()
+    ends: Sequence[End] = ()  # facts in the turn that are no longer true
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a turn of the transcript as a turn of the live window, without `marks` and `ends`."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
         return cls._make([*(getattr(message, name) for name in cls._fields[:-3]), microseconds, (), ()])
 
@@ -130,44 +125,30 @@ class LiveTurn(NamedTuple):
 
 
 def with_ends(user: UserProfile, turns: Sequence[LiveTurn], as_of: datetime | None = None) -> list[LiveTurn]:
-    """Return turns with their `ends`: their facts that were known, at that time, to be no longer true."""
+    """Add the facts that were known, at that time, to be no longer true."""
     ends = ends_of(user, [turn.pk for turn in turns], as_of)
     return [turn._replace(ends=ends.get(turn.pk, ())) for turn in turns]
 
 
 @dataclass(frozen=True)
 class ContextInput:
-    """The data that more than one layer needs.
-
-    Args:
-        user: The person whose memory is read.
-        query: The current message. May be blank.
-        applied: The token budget of the context.
-        turns: The newest turns of the live window, oldest first.
-        is_whole: Whether `turns` is the whole live window.
-        recall: The search of memory, or None for no search.
-        before: The sequence from which the session's turns are excluded.
-        has_entities: Whether the person may have an open task, goal or problem.
-    """
-
     user: UserProfile
     session: Session
-    query: str
-    applied: int
-    turns: list[LiveTurn]
-    is_whole: bool
+    query: str  # the current message
+    applied: int  # the token budget of the context
+    turns: list[LiveTurn]  # the newest of the live window, oldest first
+    is_whole: bool  # `turns` is the whole live window
     stamp: str
-    recall: RecallRequest | None = None
-    before: int = NEVER
-    has_entities: bool = True
+    recall: RecallRequest | None = None  # None: no search
+    before: int = NEVER  # the sequence of the first excluded turn
+    has_entities: bool = True  # False: the person has no open task, goal or problem
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
-        """The active streams that the session contributes to, lessons first.
+        """The active streams that the session contributes to, lessons first, each with its standing text.
 
-        Each comes with its standing text: its newest facts, up to the stream's own maximum, its pinned atoms and its
-        newest unmerged observations, oldest first. A shard also has the newest candidates of this person, and of no
-        other person.
+        This is its newest facts, up to the stream's own maximum, its pinned atoms and its newest unmerged observations,
+        oldest first. A shard also has the newest candidates of this person, and of no other person.
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
@@ -183,7 +164,7 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return a dict of each stream to its newest facts and the atoms in its annotations. Runs one query."""
+    """Return the newest facts of each stream and the atoms in its annotations. Runs one query."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
@@ -208,9 +189,8 @@ def read_input(
     If the live window exceeds the budget, only as many turns are read as could fit into the budget.
 
     Args:
-        user, session_id, query, applied, recall: See `ContextInput`.
-        before: The sequence from which turns are excluded. None includes all turns.
-        beside: The minimum tokens of a turn in addition to its text.
+        before: the sequence of the first excluded turn; None: include all turns.
+        beside: the minimum tokens of a turn in addition to its text.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
     most = max(hot, min(applied // max(beside, 1), MAX_TURNS))
@@ -302,13 +282,7 @@ class KeptTurns:
     def items(
         self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]
     ) -> list[Item]:
-        """Return the items of a session's turns, and cache them.
-
-        Args:
-            session: Primary key of the session.
-            zone: The time zone of the items' times.
-            make: Creates an item from a turn of this session.
-        """
+        """Return the items of a session's turns, and cache them. `make` creates a missing item."""
         address = (session, zone.key)
         known = self._sessions.get(address) or {}
         found: list[tuple[LiveTurn, Item]] = []

@@ -25,51 +25,33 @@ class Item:
     """A line of memory.
 
     Items are never changed. The class isn't frozen because that would make construction three times slower.
-
-    Args:
-        text: The stored text without invisible characters. Formats escape it.
-        ref: A `rem://` address. Blank for items that are not memory, for example the query.
-        source_sequences: First and last sequence of its source turns, in the session that they came from.
-        time: The time of the message or statement, with a time zone.
-        zone: The person's time zone, if the time is shown.
-        name: The name of its shard.
-        speaker: The speaker of a turn, if the application names speakers.
-        calls: The tool calls of an assistant turn, in OpenAI's format.
-        call_id: The id of the call whose result a tool turn contains.
-        joined: Whether it belongs to the previous item and is left out together with it.
-        why: The reason for including it, for operators. Blank if the layer is reason enough.
-        score: The score of a search result. 0 for an older live turn.
-        is_certain: Whether it is always included if it fits into the budget.
-        is_neighbour: Whether it was included only because an adjacent turn was found.
-        is_of_span: Whether it is from the time mentioned in the query.
-        marks: The end of the text that describes corrections and ended facts.
-        also: The addresses of the facts in `marks`.
-        written: A cache of the rendered item and its tokens, by format and layer.
-        cuts: A cache of beginnings of the item with their tokens, by format, layer and length.
     """
 
-    text: str
-    ref: str = ""
+    text: str  # without invisible characters; formats escape it
+    ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
+    # first and last sequence of the source turns, in their session
     source_sequences: tuple[int, int] | None = None
-    time: datetime | None = None
-    zone: tzinfo = UTC
-    name: str = ""
+    time: datetime | None = None  # when the message was sent
+    zone: tzinfo = UTC  # the person's, if the time is shown
+    name: str = ""  # of the shard
     role: str = ""
-    speaker: str = ""
+    speaker: str = ""  # of a turn, if the application names speakers
     tool: str = ""
-    calls: tuple[dict[str, object], ...] = ()
-    call_id: str = ""
-    joined: bool = False
-    why: str = ""
-    score: float = 1.0
-    is_certain: bool = False
-    is_neighbour: bool = False
-    is_of_span: bool = False
-    marks: str = ""
-    also: tuple[str, ...] = ()
+    calls: tuple[dict[str, object], ...] = ()  # of an assistant turn, in OpenAI's format
+    call_id: str = ""  # the call whose result a tool turn contains
+    joined: bool = False  # belongs to the previous item, and is left out together with it
+    why: str = ""  # the reason for including it, for operators; blank if the layer is reason enough
+    score: float = 1.0  # of a search result; 0 for an older live turn
+    is_certain: bool = False  # always included if it fits into the budget
+    is_neighbour: bool = False  # included only because an adjacent turn was found
+    is_of_span: bool = False  # from the time mentioned in the query
+    marks: str = ""  # the end of the text, with corrections and ended facts
+    also: tuple[str, ...] = ()  # addresses of the facts in `marks`
+    # cache of the rendered item and its tokens, by format and layer
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    # cache of beginnings of the item with their tokens, by format, layer and length
     cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +81,6 @@ class Item:
 
     @cached_property
     def words(self) -> list[str]:
-        """The words of the text, with case folded."""
         return words_of(self.text)
 
     @cached_property
@@ -127,7 +108,7 @@ class Format(Protocol):
         """Return the estimated tokens of an item in this format."""
 
     def wrapping_tokens(self, layer: str) -> int:
-        """Return the tokens of the wrapping around a layer's items."""
+        """Return the tokens around a layer's items."""
 
     def day_tokens(self, day: date) -> int:
         """Return the tokens of the day heading over recalled items."""
@@ -144,19 +125,11 @@ class Format(Protocol):
 
 @dataclass(slots=True)
 class PricedItem:
-    """An item with its tokens, and the reason for including it.
-
-    Args:
-        tokens: The tokens of the item alone.
-        why: The reason for including it.
-        cost: The tokens of the item, its day heading, and its joined items.
-        joined: The items that are included only together with it, for example the results of a tool call.
-    """
-
     item: Item
-    tokens: int
+    tokens: int  # of the item alone
     why: str
-    cost: int
+    cost: int  # tokens of the item, its day heading, and its joined items
+    # included only together with it, for example the results of a tool call
     joined: list[Self] = field(default_factory=list)
 
 
@@ -222,15 +195,12 @@ class DayHeadings:
         return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
     def add(self, item: Item) -> None:
-        """Record that an item's day has a heading."""
         if day := item.local_day:
             self._days.add((item.is_of_span, day))
             self._years.add((item.is_of_span, day.year))
 
 
 class IncludedContent:
-    """The content of a context so far: addresses, whole texts, and words."""
-
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
         self._statements: set[str] = set()  # the words of facts and lines
@@ -275,7 +245,7 @@ class IncludedContent:
 
 
 def _address(item: Item) -> str:
-    """Return the address of an item. Tasks, goals and problems are statements, which have two addresses."""
+    """Return one address for a statement: tasks, goals and problems also have a second one."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 

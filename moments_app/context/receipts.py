@@ -41,10 +41,7 @@ FROM locked WHERE atom.id = locked.id
 
 @dataclass
 class KeptLine:
-    """A line of a context with its displayed time. For the fields, see `Item` and `PricedItem`.
-
-    Like `Item`, it isn't frozen, for speed.
-    """
+    """A line of a context with its displayed time. Like `Item`, it isn't frozen, for speed."""
 
     text: str
     tokens: int
@@ -57,8 +54,6 @@ class KeptLine:
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """A layer of a context, with the tokens of its lines and wrapping."""
-
     name: str
     tokens: int
     lines: list[KeptLine]
@@ -70,19 +65,12 @@ class KeptLayer:
 
 @dataclass(frozen=True)
 class KeptContext:
-    """A context that was served.
-
-    Args:
-        query, format, plan, applied: From the request. `applied` is the budget.
-        is_degraded: Whether memory was searched by words only.
-    """
-
     query: str
     format: str
     plan: str
-    applied: int
+    applied: int  # the budget in tokens
     tokens: int
-    is_degraded: bool
+    is_degraded: bool  # memory was searched by words only
     layers: list[KeptLayer]
     context: Rendered
 
@@ -91,7 +79,6 @@ class KeptContext:
         return self.tokens - sum(layer.tokens for layer in self.layers)
 
     def sealed(self, context_id: UUID) -> bytes:
-        """Return the context encrypted for a receipt."""
         return seal(_KEPT.dump_json(self), str(context_id))
 
     @staticmethod
@@ -108,22 +95,13 @@ _KEPT = TypeAdapter(KeptContext)
 
 
 class Served(NamedTuple):
-    """A served context.
-
-    Args:
-        receipt: The unsaved receipt.
-        application: Primary key of the person's application.
-        transcript_tokens: Tokens of the session's whole transcript.
-    """
-
-    receipt: ContextReceipt
+    receipt: ContextReceipt  # unsaved
     context: KeptContext
-    application: int
-    transcript_tokens: int
+    application: int  # primary key
+    transcript_tokens: int  # of the session
 
 
 def keep(served: Served) -> None:
-    """Record a served context in the background."""
     waiting.add(served)
 
 
@@ -157,11 +135,7 @@ waiting = WriteBuffer("context-receipts", _write)
 
 
 def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
-    """Record a context as served, in the background.
-
-    Args:
-        context: The rendered context. Blank in the format `json`.
-    """
+    """Record a context as served, in the background. It is blank in the format `json`."""
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
     quoted = [item.text for name, item in items if _is_quote(name, item)]
@@ -180,11 +154,7 @@ def note_results(user: UserProfile, results: Sequence[Result]) -> None:
 
 
 def note_accesses(refs: Iterable[str]) -> None:
-    """Count one access to each fact, in the background.
-
-    Args:
-        refs: Addresses of items. Only those of facts are counted.
-    """
+    """Count one access to each fact among these addresses, in the background."""
     for ref in refs:
         if ref.startswith(_ATOMS):
             waiting_accesses.add((ref.removeprefix(_ATOMS), timezone.now().isoformat()))

@@ -70,34 +70,18 @@ MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's t
 
 @dataclass(frozen=True)
 class EmbedInput(ProcessInput):
-    """The input of a run.
-
-    Args:
-        job: the claimed job.
-        model: the model in use when the job was claimed.
-        session: the session, if the texts are turns.
-        last_sequence: the last turn of the session that this run covers.
-        is_cut: whether more texts are waiting than fit into the batch.
-    """
-
     job: Job
-    model: EmbeddingModel
+    model: EmbeddingModel  # in use when the job was claimed
     texts: list[Text]
-    session: Session | None = None
-    last_sequence: int = -1
-    is_cut: bool = False
+    session: Session | None = None  # if the texts are turns
+    last_sequence: int = -1  # of the last turn that this run covers
+    is_cut: bool = False  # more texts are waiting than fit into the batch
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """The result of a run.
-
-    Args:
-        made: the vectors and rejections.
-        written: the number of texts whose vectors or rejections are already written; None if the commit writes them.
-    """
-
     made: Vectors
+    # number of texts whose results are already written; None: the commit writes them
     written: int | None = None
 
 
@@ -190,7 +174,6 @@ class Embed(Process[EmbedInput, Embedded]):
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Return whether turns are embedded and these messages end a round."""
         conf = settings.EMBEDDING
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
@@ -220,7 +203,7 @@ def resend_rejected(requested_by: str, *, dry_run: bool = False) -> int:
 
 
 def _owners_of_rejected(model: EmbeddingModel) -> list[dict[str, Any]]:
-    """Return the owners of rejected texts to send again: sessions and memories. Read a limited number of texts."""
+    """Return the owners of rejected texts to send again: sessions and memories."""
     due = {kind: due_again(kind, model)[:MAX_RETRIED] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]
@@ -232,7 +215,7 @@ def _owners_of_rejected(model: EmbeddingModel) -> list[dict[str, Any]]:
 
 
 def _turns_of(job: Job, session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
-    """Read the turns after the last processed one, and rejected turns that are due. Skip turns that have a vector."""
+    """Read the turns after the last processed one, and rejected turns that are due."""
     own = {"session": session, "user_id": session.user_id}
     after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_sequence)
     waiting = list(after.order_by("sequence")[: size + 1])
@@ -263,8 +246,6 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
 
 @dataclass(frozen=True)
 class EmbedAllInput(ProcessInput):
-    """The input of a run: the model that has embedded every text."""
-
     model: EmbeddingModel
 
 
@@ -277,17 +258,11 @@ class EmbedAll(Process[EmbedAllInput, None]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the embedded server if some texts lack a vector of its model."""
         model = incomplete_model()
         return embedding_model(model.recipe) if model else None
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Create missing vectors for up to `SECONDS_OF_ALL`.
-
-        Raises:
-            EngineError: the server failed.
-            PostponeJob: more texts are left.
-        """
+        """Create missing vectors for up to `SECONDS_OF_ALL`. Raise PostponeJob if more texts are left."""
         model, caller = incomplete_model(), self.caller(job)
         if model is None or caller is None:
             return Skipped("every text already has a vector from the model")
@@ -323,7 +298,6 @@ class EmbedAll(Process[EmbedAllInput, None]):
         job.complete({"model": str(input.model)})
 
     def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
-        """Queue the job if some texts lack a vector of the embedded model."""
         if not incomplete_model():
             return QueuedJobs(0)
         if not dry_run:

@@ -60,14 +60,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Indexed:
-    """The result of a run.
-
-    Args:
-        rows: the number of indexed rows; with `dry_run`, the number of waiting rows.
-        is_done: whether all rows are indexed.
-    """
-
-    rows: int
+    rows: int  # with `dry_run`, the number of waiting rows
     is_done: bool
 
     def __str__(self) -> str:
@@ -78,7 +71,7 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
     """Index texts whose words this version has not indexed yet.
 
     Args:
-        seconds: the time after which no further batch starts; None: run until all rows are indexed.
+        seconds: the time after which no further batch starts; None: no limit.
     """
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
@@ -112,7 +105,7 @@ def _batches(table: type[Searched]) -> Iterator[int]:
 
 
 def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
-    """Return the people and primary keys of the first rows, up to `BATCH_BYTES` of text but at least one row."""
+    """Return the first rows, up to `BATCH_BYTES` of text but at least one row."""
     batch: list[tuple[int | None, int]] = []
     size = 0
     for user_id, pk, *sizes in found:
@@ -125,13 +118,10 @@ def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
 
 @transaction.atomic
 def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index rows whose words are outdated. Skip locked rows.
+    """Index rows whose words are outdated. Skip locked rows. Return the number of indexed rows.
 
     Args:
         found: the person and the primary key of each row, grouped by person.
-
-    Returns:
-        The number of indexed rows.
     """
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
@@ -150,7 +140,7 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
 
 
 def _words(row: Any) -> str | None:
-    """Return the search vector of the row, or None if the row has no text. With None, the row keeps its words."""
+    """Return the search vector of the row. If it has no text, return None: the row keeps its words."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
@@ -182,8 +172,6 @@ WHERE archived.turns > COALESCE(found.turns, 0) ORDER BY user_id, session_id
 
 @dataclass(frozen=True)
 class ArchivedInput(ProcessInput):
-    """The number of sessions that still have archived turns without rows."""
-
     left: int
 
 
@@ -236,7 +224,7 @@ def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
     """Yield (user, session) primary keys of the sessions that have archived turns without rows.
 
     Args:
-        user_pk: the person's primary key; None: all people.
+        user_pk: None: all people.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WITHOUT_ROWS_SQL, {"user": user_pk})
@@ -328,8 +316,6 @@ WHERE (word.facts, word.moments, word.turns) IS DISTINCT FROM (excluded.facts, e
 
 @dataclass(frozen=True)
 class CountInput(ProcessInput):
-    """The primary key of the person or the shard whose words are counted."""
-
     user: int | None
     stream: int | None
 
@@ -343,7 +329,6 @@ class CountWords(Process[CountInput, None]):
     sweep_timing = Timing(minutes=1)
 
     def claim(self, job: Job) -> CountInput | Skipped:
-        """Skip the count if memory has hardly changed."""
         input = CountInput(None, job.user_id, job.stream_id if job.user_id is None else None)
         known = Vocabulary.objects.filter(user_id=input.user, stream_id=input.stream).first()
         before = known.fact_count + known.moment_count + known.turn_count if known else 0
@@ -365,7 +350,6 @@ class CountWords(Process[CountInput, None]):
         job.complete({"words": words})
 
     def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
-        """Queue a word count for each person whose sessions have grown."""
         grown = Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()
         people = list(grown[:MAX_COUNTED_PEOPLE])
         for user_id in () if dry_run else people:

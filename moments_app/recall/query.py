@@ -57,8 +57,6 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class EngineInput:
-    """The engine's input: the latest turns, oldest first, and the prompt."""
-
     turns: list[Turn] = field(default_factory=list)
     prompt: PromptVersion | None = None
 
@@ -69,8 +67,7 @@ def recall_request_for(
     """Return the search to run for a message, or None if no search is needed.
 
     Args:
-        user_id: the person whose memory is searched; None for an unknown person.
-        session_id: the session that the message belongs to.
+        user_id: None for an unknown person.
         application: primary key of the person's application.
         retrieval: `query` uses the message as the query. `relevant` does the same, but requires a result that fits it.
             `auto` lets an engine write the query. `off` disables the search.
@@ -173,7 +170,6 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
 
 
 def record_call(call: CallRecord) -> None:
-    """Record a call for a query, and update the circuit."""
     EngineCall.objects.record(call)
     Circuit.objects.record(call, Circuit.Work.QUERY)
 
@@ -189,9 +185,7 @@ def with_relevances(
     Don't call it within a transaction, because it waits up to `SECONDS` for the reranker.
 
     Args:
-        user_id: the person whose memory is searched; None for an unknown person.
         application: primary key of the person's application.
-        agent_id: see `recall`.
         session_id: search as the agent of this session.
     """
     if not settings.RERANK.base_url:

@@ -61,9 +61,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     """Return the statistics of up to `MAX_WORDS` words of a query, with at most two round trips to the database.
 
     Args:
-        user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
-        vector: the query's vector, for a semantic search.
     """
     asked = lexemes.words_of_query(text, MAX_WORDS)
     stems = [stem for word in asked for stem in word.stems]
@@ -91,10 +89,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
 
 
 def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool, is_time: bool) -> Term:
-    """Return a word with its statistics. A text may contain several of the stems, so use the highest count.
-
-    Omit stems without a count if nearly all texts are counted.
-    """
+    """Return a word with its statistics. A text may contain several of the stems, so use the highest count."""
     known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
     together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED}
     stems = tuple(known) or word.stems[:LIKELIEST]
@@ -144,7 +139,7 @@ def guessed_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence
     """Return the known words that unknown words among `terms` may stand for. Runs at most one query.
 
     Args:
-        vocabularies: the primary keys of the vocabularies that the person may search.
+        vocabularies: primary keys of the vocabularies that the person may search.
         is_counted: whether most turns are counted. If not, also search the newest turns.
     """
     unknown = [term for term in terms if not term.is_known and not term.is_time and _may_be_mistyped(term.word)]
@@ -177,11 +172,7 @@ def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, An
 
 
 def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
-    """For each unknown word, return the nearest known words, followed by its compounds and parts.
-
-    Only words of the same language are compared. Words of the newest turns are known words even if they are not counted
-    yet.
-    """
+    """For each unknown word, return the nearest known words of its language, followed by its compounds and parts."""
     said_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
@@ -196,7 +187,7 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
 
 
 def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the compounds that contain the word, and the parts of the word. Sort by the number of shared letters."""
+    """Return the compounds that contain the word, and the parts of the word, with most shared letters first."""
     shared = compound_matches(by_language, term.all_stems)
     return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
 
@@ -245,10 +236,7 @@ def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
 
 
 def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
-    """Yield both halves of the word.
-
-    An edit leaves one half unchanged, unless it swaps the letters on both sides of the middle.
-    """
+    """Yield both halves of the word. An edit leaves one unchanged, unless it swaps the letters around the middle."""
     half = len(word) // 2
     yield _start(word, min(half, END))
     yield _end(word, min(len(word) - half, END))
@@ -284,9 +272,6 @@ def compound_patterns(stems: Iterable[str]) -> list[str]:
     """Return LIKE patterns of compounds that begin or end with one of these stems.
 
     The patterns also match words that are too short to be compounds.
-
-    Args:
-        stems: stems as they are indexed, prefixed with their language.
     """
     found = _of_compounding(stems)
     return [like for language, bare in found for like in (f"{language}:{bare}%", f"{language}:%{bare}")]
@@ -302,12 +287,7 @@ def compound_parts(stems: Iterable[str]) -> list[str]:
 
 
 def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
-    """Return the known stems that contain a searched stem or are part of one. The values are the lengths of the parts.
-
-    Args:
-        by_language: the stems of indexed texts, keyed by language.
-        stems: the stems of a word that occurs in no text.
-    """
+    """Return the known stems that contain a searched stem or are part of one, with the length of the part."""
     found: dict[str, int] = {}
     for language, asked in _of_compounding(stems):
         for stem in by_language.get(language, ()):

@@ -52,29 +52,18 @@ class Vector:
 
 @dataclass(frozen=True)
 class RecallRequest:
-    """A search of one person's memory.
-
-    Args:
-        since: only messages from this time or later.
-        mode: text search (`text`), semantic search (`semantic`), or both (`hybrid`).
-        vector: the vector of the text. Without a vector, only text search is used.
-        as_of: only messages up to this time, and only facts that were known to be valid then; None: now.
-        relevances: the reranker's scores, keyed by `rem://` address. Results with a score are sorted by it.
-        until: only messages before this time.
-        about: only facts about the user (`SELF`) or about the known person with this key; blank: about anyone.
-        must_fit: whether a context shows results only if one of them fits the text.
-    """
-
     text: str
     kinds: Sequence[str] = KINDS
-    since: datetime | None = None
-    mode: str = "hybrid"
-    vector: Vector | None = None
+    since: datetime | None = None  # only messages from this time or later
+    mode: str = "hybrid"  # one of `MODES`
+    vector: Vector | None = None  # None: only text search is used
+    # only messages up to this time, and only facts that were known to be valid then
     as_of: datetime | None = None
+    # the reranker's scores, keyed by `rem://` address; results with a score are sorted by it
     relevances: Mapping[str, float] = field(default_factory=dict)
-    until: datetime | None = None
-    about: str = ""
-    must_fit: bool = False
+    until: datetime | None = None  # only messages before this time
+    about: str = ""  # only facts about the user (`SELF`) or about the known person with this key; blank: about anyone
+    must_fit: bool = False  # a context shows results only if one of them fits the text
 
     @property
     def searched_kinds(self) -> Sequence[str]:
@@ -87,7 +76,6 @@ class RecallRequest:
 
     @cached_property
     def asks_of_past(self) -> bool:
-        """True if the query seems to ask about the past."""
         return self.as_of is not None or bool(_PAST.search(self.text))
 
     @cached_property
@@ -102,7 +90,6 @@ class RecallRequest:
 
     @property
     def used_mode(self) -> str:
-        """The mode of the search. Without a vector, only text search is used."""
         return "text" if self.degraded else self.mode
 
     @property
@@ -110,7 +97,6 @@ class RecallRequest:
         return self.vector if self.mode != "text" else None
 
     def by_mode(self) -> "list[RecallRequest]":
-        """Return a separate request for text search and for semantic search."""
         modes = ("text", "semantic") if self.used_mode == "hybrid" else (self.used_mode,)
         return [replace(self, mode=mode) for mode in modes]
 
@@ -134,21 +120,13 @@ _NIGHTS_END = time(5)
 
 @dataclass(frozen=True)
 class Span:
-    """A span of time mentioned in a query, and the other words of the query.
+    """A span of time mentioned in a query, and the other words of the query."""
 
-    Args:
-        since: the start, with a time zone.
-        until: the end, exclusive.
-        named: the words that express the span, in lower case.
-        rest: the other words of the query.
-        is_all: whether the query asks only what was said in the span.
-    """
-
-    since: datetime
-    until: datetime
-    named: frozenset[str] = frozenset()
-    rest: str = ""
-    is_all: bool = True
+    since: datetime  # with a time zone
+    until: datetime  # exclusive
+    named: frozenset[str] = frozenset()  # the words that express the span, in lower case
+    rest: str = ""  # the other words of the query
+    is_all: bool = True  # the query asks only what was said in the span
 
     def has(self, moment: datetime) -> bool:
         return self.since <= moment < self.until
@@ -184,10 +162,7 @@ Bounds = tuple[datetime, datetime]
 def _first(
     digits: str, languages: Iterable[str], now: datetime, shortest: int = 0
 ) -> tuple[Bounds, tuple[int, int]] | None:
-    """Return the first past time in the text, and its position.
-
-    If several start at the same position, return the longest. Of equally long ones, return the latest.
-    """
+    """Return the first past time in the text, and its position. Prefer the longest, then the latest."""
     found = [
         (bounds, (one.start, one.end))
         for one in times.times_in(digits, languages, _NAMED, now.date())

@@ -90,44 +90,27 @@ Key = tuple[str, Place]
 
 @dataclass(slots=True)
 class Result:
-    """One result of a search. Scores are added after it is read.
+    """One result of a search. Scores are added after it is read."""
 
-    Args:
-        kind: one of `KINDS`.
-        content: the text, or the beginning of it.
-        session_id: the session of the source; None if the session was deleted or belongs to another person.
-        sequence: the sequence of a turn, or of the first turn of a moment; None for a fact.
-        time: the time of the message or statement.
-        role: the role of the turn; blank if it is not a turn.
-        pk: the primary key. For a turn, the primary key of its session.
-        valid_from: when a fact became valid, if that is known.
-        valid_until: when the fact ended, or when the plan is due; None if unknown.
-        planned: the day of a plan; blank for other facts, and for plans that ended for another reason.
-        marks: the end of the content of a turn, which lists corrections and facts that are no longer true.
-        also: the `rem://` addresses of the facts that the marks mention.
-        score: the score by which results of all kinds are sorted.
-        ranks: the rank in each search that found the result, from 1; empty for a turn found through its neighbors.
-        scores: the score in each of these searches: BM25 for text search, the cosine for semantic search.
-        share: the share of the query's words that the text contains, weighted by rarity.
-    """
-
-    kind: str
+    kind: str  # one of `KINDS`
     ref: str
-    content: str
-    session_id: str | None
-    sequence: int | None
+    content: str  # at most `CONTENT_CHARS`
+    session_id: str | None  # None if the session was deleted or belongs to another person
+    sequence: int | None  # of a turn, or of the first turn of a moment; None for a fact
     time: datetime
-    role: str
-    pk: int
-    valid_from: datetime | None
-    valid_until: datetime | None
-    planned: str = ""
-    marks: str = ""
-    also: tuple[str, ...] = ()
+    role: str  # of a turn; blank for other kinds
+    pk: int  # for a turn, of its session
+    valid_from: datetime | None  # of a fact
+    valid_until: datetime | None  # when a fact ended, or when a plan is due
+    planned: str = ""  # the day of a plan; blank for other facts, and for plans that ended for another reason
+    marks: str = ""  # the end of the content of a turn, with corrections and ended facts
+    also: tuple[str, ...] = ()  # addresses of the facts in `marks`
     score: float = 0.0
+    # by search, from 1; empty for a turn found through its neighbors
     ranks: dict[str, int] = field(default_factory=dict)
+    # by search: BM25 for text search, the cosine for semantic search
     scores: dict[str, float] = field(default_factory=dict)
-    share: float = 0.0
+    share: float = 0.0  # share of the query's words that the text contains, weighted by rarity
 
     @property
     def said(self) -> str:
@@ -153,8 +136,8 @@ def read_found(
 ) -> dict[Key, Result]:
     """Return results for the keys whose rows exist, without scores and ranks.
 
-    Runs one query, which reads only the kinds among the keys. If these include turns and a fact about the person has
-    ended, a second query reads the facts from these turns that are no longer true.
+    Runs one query. If the keys include turns and a fact about the person has ended, a second query reads the facts from
+    these turns that are no longer true.
     """
     if not keys:
         return {}
@@ -213,5 +196,4 @@ def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) 
 
 
 def _place(row: Sequence[Any]) -> Place:
-    """Return the place of a turn, or the primary key and 0 for other kinds."""
     return row[1], row[5] if row[0] == "turn" else 0

@@ -21,34 +21,19 @@ UNCOUNTED = 0.5  # maximum uncounted per counted turns; above it, rarity is comp
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
-    """Return the counts, keyed by kind.
-
-    Args:
-        numbers: the counts in the order of `COUNTED`.
-    """
+    """Return the counts, given in the order of `COUNTED`."""
     return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
 
 
 @dataclass(frozen=True)
 class Term:
-    """A word to search for.
-
-    Args:
-        word: the word as it was written, or the known word that may be meant.
-        stems: the stems under which the word is indexed, if known; otherwise, likely stems.
-        counts: the number of texts that contain the word, keyed by kind.
-        factor: a factor for the weight. Less than 1 for guessed words and for words with little meaning.
-        said: for a guessed word, the query's unknown word; blank if the query contains the word itself.
-        others: other stems that the word may have in texts that are not counted yet.
-        is_time: whether the word is part of a time in the query. A text from that time need not contain the word.
-    """
-
-    word: str
-    stems: tuple[str, ...]
-    counts: dict[str, int]
-    factor: float = 1.0
-    said: str = ""
-    others: tuple[str, ...] = ()
+    word: str  # as it was written, or the known word that may be meant
+    stems: tuple[str, ...]  # under which the word is indexed, if known; otherwise, likely stems
+    counts: dict[str, int]  # texts that contain the word, by kind
+    factor: float = 1.0  # less than 1 for guessed words and for words with little meaning
+    said: str = ""  # for a guessed word, the query's unknown word; blank if the query contains the word itself
+    others: tuple[str, ...] = ()  # other stems that the word may have in texts that are not counted yet
+    # part of a time in the query; a text from that time need not contain the word
     is_time: bool = False
 
     @property
@@ -57,10 +42,7 @@ class Term:
 
     @property
     def query(self) -> str:
-        """The word as a `tsquery`.
-
-        The other stems are ranked together, because each separately ranked stem is expensive.
-        """
+        """The word as a `tsquery`. The other stems are ranked together, because separate ones are expensive."""
         together = ["|".join(f"'{stem}'" for stem in self.others)] if self.others else []
         return " | ".join([*(f"'{stem}'" for stem in self.stems), *together])
 
@@ -72,46 +54,29 @@ class Term:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The search parameters for one kind of memory: the arguments of a `recall_…` function.
+    """The search parameters for one kind of memory: the arguments of a `recall_…` function."""
 
-    Args:
-        rare: a text with any of these stems is a candidate.
-        joint: a text with all of these stems is a candidate.
-        with_newest: whether the newest texts are also candidates, because no word is rare.
-        queries, weights: all words and their weights.
-        average: the average number of words in a text. If None, rarity is computed from the texts found.
-        worth: the score of a text that contains each word once, not counting words for a time. An estimate if rarity is
-            unknown.
-    """
-
-    rare: list[str]
-    joint: list[str]
-    with_newest: bool
-    queries: list[str]
+    rare: list[str]  # a text with any of these stems is a candidate
+    joint: list[str]  # a text with all of these stems is a candidate
+    with_newest: bool  # the newest texts are also candidates, because no word is rare
+    queries: list[str]  # all words
     weights: list[float]
-    average: float | None
+    average: float | None  # words of a text; None: rarity is computed from the texts found
+    # the score of a text that contains each word once, not counting words for a time; an estimate if rarity is unknown
     worth: float
 
 
 @dataclass(frozen=True)
 class QueryWords:
-    """The words of a query, with their statistics in the texts that a person may search.
+    """The words of a query, with their statistics in the texts that a person may search."""
 
-    Args:
-        shards: primary keys of the shards that are searched.
-        sizes: the number of texts and their total length in words at the last count, keyed by kind.
-        terms: the words, in no particular order.
-        uncounted: the approximate number of new turns since the last count.
-        vector: the query's vector without the part common to the person's turns; blank if there is no vector.
-        span: the time mentioned in the query.
-    """
-
-    shards: list[int]
+    shards: list[int]  # primary keys
+    # by kind: number of texts, and their total length in words, at the last count
     sizes: dict[str, tuple[int, int]]
-    terms: list[Term] = field(default_factory=list)
-    uncounted: int = 0
-    vector: str = ""
-    span: Span | None = None
+    terms: list[Term] = field(default_factory=list)  # in no particular order
+    uncounted: int = 0  # approximate number of new turns since the last count
+    vector: str = ""  # the query's vector without the part common to the person's turns; blank if there is no vector
+    span: Span | None = None  # mentioned in the query
 
     def lookup(self, kind: str) -> Lookup:
         counted = self._counted(kind)
@@ -146,7 +111,6 @@ class QueryWords:
 
     @property
     def are_turns_counted(self) -> bool:
-        """True if most turns are counted."""
         return self._counted("turn") is not None
 
     def _uncounted(self, kind: str) -> Lookup:
@@ -184,10 +148,9 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """Return the rarest common words. Use as few as needed to make texts that contain all of them rare.
+    """Return the rarest common words: as few as make texts that contain all of them rare.
 
-    Return no words if even then too many texts contain all of them, because the index would read each word's whole list
-    and return arbitrary texts.
+    If no number of words does, return none: the index would read each word's whole list and return arbitrary texts.
     """
     share, stems = 1.0, []
     for term in common:
@@ -219,8 +182,8 @@ def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
     these words, the scores are low, so similarity decides.
 
     Args:
-        shares: The share of the total weight of the query's words that each text contains.
-        worth: The sum of the inverse document frequencies of the query's words.
+        shares: the share of the total weight of the query's words that each text contains.
+        worth: the sum of the inverse document frequencies of the query's words.
     """
     trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
     return {key: trust * worth * share**2 for key, share in shares.items()}
@@ -230,8 +193,8 @@ def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] 
     """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
 
     Args:
-        similarity: The cosines of the texts found by semantic search.
-        unembedded: Texts without a vector. They get the mean, because their meaning is unknown.
+        similarity: cosines.
+        unembedded: texts without a vector. They get the mean, because their meaning is unknown.
     """
     if not similarity:
         return {}
@@ -252,10 +215,6 @@ def turn_scores(
 
     A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
     be beyond the end of their session.
-
-    Args:
-        words, near: The scores of turns from text search and from semantic search.
-        moments: The turns that each moment covers, and its score.
     """
     sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for place in {**words, **near}:

@@ -81,25 +81,17 @@ ORDER BY found.search, found.kind, found.place
 
 @dataclass
 class Hits:
-    """The hits of the searches. For each search and kind, the best hits come first.
+    """The hits of the searches. For each search and kind, the best hits come first."""
 
-    Args:
-        text: scores in text search.
-        semantic: cosines in semantic search.
-        weights: the maximum score in text search, keyed by kind.
-        unembedded: turns that have no vector yet.
-        spans: the turns that the moments cover.
-    """
-
-    text: dict[Key, float] = field(default_factory=dict)
-    semantic: dict[Key, float] = field(default_factory=dict)
-    weights: dict[str, float] = field(default_factory=dict)
-    unembedded: set[Key] = field(default_factory=set)
-    spans: dict[Key, TurnSpan] = field(default_factory=dict)
+    text: dict[Key, float] = field(default_factory=dict)  # scores in text search
+    semantic: dict[Key, float] = field(default_factory=dict)  # cosines in semantic search
+    weights: dict[str, float] = field(default_factory=dict)  # the maximum score in text search, keyed by kind
+    unembedded: set[Key] = field(default_factory=set)  # turns that have no vector yet
+    spans: dict[Key, TurnSpan] = field(default_factory=dict)  # the turns that the moments cover
 
     @property
     def shares(self) -> dict[Key, float]:
-        """The scores in text search as shares of the maximum score. At most 1."""
+        """The scores in text search as shares of the maximum score."""
         return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
 
     def update(self, others: "Hits") -> None:
@@ -122,7 +114,6 @@ def recall(
     """Return the best results that a person may see, best first. Runs a constant number of queries.
 
     Args:
-        user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
         most: the maximum number of results; None: `MATCH_COUNT`.
         least_share: see `rank`.
@@ -136,9 +127,9 @@ def recall(
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches. Runs at most one query.
+    """Return the hits of all searches, which may be more than `most` each. Runs at most one query.
 
-    Each search may return more than `most` hits. The caller looked up `words` with the request's vector.
+    The caller looked up `words` with the request's vector.
     """
     depth = MAX_ABOUT if request.about else max(CANDIDATES, most + SPARE)
     # Each search excludes later messages, which would otherwise displace earlier hits.
@@ -204,11 +195,10 @@ def _about(request: RecallRequest) -> str:
 
 
 def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:
-    """Return the scores of the best hits of all kinds and of neighboring turns, best first.
+    """Return the scores of the best hits of all kinds and of neighboring turns, best first, with some more than `most`.
 
     Args:
-        most: The number of wanted results. The result contains a few more.
-        least_share: The minimum share of the best score. The first `SURE` hits are exempt.
+        least_share: the minimum share of the best score. The first `SURE` hits are exempt.
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
     near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
@@ -230,7 +220,6 @@ def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
 def read_results(
     user: UserProfile, request: RecallRequest, hits: Hits, ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
-    """Return the best `most` results, read from their tables."""
     read = read_found(user, request.since, request.as_of, list(ranking))
     _add_ranks(hits, read)
     named = frozenset(words_of(request.text))
@@ -311,7 +300,6 @@ def _text_of(result: Result) -> str:
 
 
 def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
-    """For each search, add a result's score and its rank within its kind. Also add its share of the query's words."""
     for search, found in (("text", hits.text), ("semantic", hits.semantic)):
         places = dict.fromkeys(KINDS, 0)
         for key, score in found.items():
@@ -357,10 +345,6 @@ def recall_with_span(
 
     Results from the span come first. They fill the whole list, or half of it if the query also asks for something else.
     Return no span if the request has time limits, or is about one person.
-
-    Args:
-        user, agent_id, request: as in `recall`.
-        most: the maximum number of results.
     """
     words = query_words(user, agent_id, request.text, request.searched_vector)
     found = recall(user, agent_id, request, most=most, words=words)
@@ -375,11 +359,7 @@ def recall_with_span(
 
 
 def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
-    """Return the span mentioned in a query, relative to the time of the request.
-
-    Args:
-        words: the words of the request, whose span is relative to the current time.
-    """
+    """Return the span mentioned in a query, relative to the time of the request, not to the current time."""
     is_read = request.as_of is None and query == request.text
     return words.span if is_read else span_in(query, request.now_of(user))
 
@@ -387,12 +367,7 @@ def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query:
 def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
     """Return results from a span: first those that match the other words of the query, then moments, facts and turns.
 
-    Runs a constant number of queries.
-
-    Args:
-        agent_id: the agent whose shards are searched.
-        request: the search; only results of its kinds are returned.
-        most: the maximum number of results of each kind.
+    Runs a constant number of queries. Returns up to `most` results of each kind.
     """
     scores: dict[Key, float] = {}
     if not span.is_all:

@@ -47,13 +47,12 @@ def search_items(
     """Return the primary keys of items with their scores, best first. Runs one query.
 
     Args:
-        user: the user whose items are searched; None: the items that belong to no user.
+        user: None: the items that belong to no user.
         application: the primary key of the application that owns the items.
         prefix: the labels with which the namespace of an item starts.
         query: items with any of its words match.
         vector: the vector of the query; None: search by words only.
         conditions: conditions on the value; see `StoredItemQuerySet.fitting`.
-        most: the maximum number of items.
     """
     words = lexemes.words_of_query(query, MAX_WORDS)
     queries = [" | ".join(f"'{stem}'" for stem in word.stems) for word in words]
@@ -85,10 +84,7 @@ def search_items(
 
 
 def _reciprocal_ranks(*rankings: Iterable[int]) -> dict[int, float]:
-    """Merge several rankings into one. Return scores that depend only on the ranks, best first.
-
-    The method is from Cormack et al., "Reciprocal Rank Fusion" (2009).
-    """
+    """Merge rankings by ranks only, best first: Cormack et al., "Reciprocal Rank Fusion" (2009)."""
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, key in enumerate(ranking, start=RANK_OFFSET + 1):
@@ -135,7 +131,6 @@ def list_namespaces(
         user, application: the owners of the items; see `search_items`.
         prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
         max_depth: the number of labels to which longer namespaces are truncated.
-        most: the maximum number of namespaces.
     """
     is_cut = not suffix and len(prefix) <= max_depth  # otherwise, labels after the cut must match
     depth = max_depth if is_cut else LABELS_MAX
@@ -161,5 +156,4 @@ def list_namespaces(
 
 
 def _pattern(path: Sequence[str]) -> str:
-    """Return a regular expression that matches namespaces with these labels."""
     return "".join((f"[^{END}]+" if label == ANY else re.escape(label)) + END for label in path)

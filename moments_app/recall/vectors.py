@@ -42,18 +42,9 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Text:
-    """A text to embed.
-
-    Args:
-        kind: a key of `KINDS`.
-        pk: primary key of the fact, moment, turn or item.
-        user_id: primary key of its person; None for a shard's fact and for an item that belongs to no person.
-        said_at: the time of the message or statement.
-    """
-
-    kind: str
+    kind: str  # a key of `KINDS`
     pk: int
-    user_id: int | None
+    user_id: int | None  # None for a shard's fact
     said_at: datetime
     text: str
 
@@ -64,28 +55,16 @@ Vectors = list[tuple[Text, list[float] | str]]
 
 @dataclass
 class ReceivedVectors:
-    """The result of requesting vectors for some texts.
-
-    Args:
-        made: the texts with a vector or a rejection.
-        error: the error that prevented the vectors of other texts. Of several errors, this is the one with the longest
-            wait.
-    """
-
     made: Vectors = field(default_factory=list)
     left: list[Text] = field(default_factory=list)
+    # the reason why texts are left; of several errors, the one with the longest wait
     error: EngineError | None = None
 
 
 def vectors_in_parallel(
     texts: Sequence[Text], embedder: "Embedder", progress: Callable[[int, int], object] = lambda done, total: None
 ) -> ReceivedVectors:
-    """Return the vectors of texts. Sends `EMBEDDING__BATCH_SIZE` texts per call, and several calls in parallel.
-
-    Args:
-        texts: any number of texts.
-        progress: called with the number of finished texts and the total.
-    """
+    """Return the vectors of texts. Sends `EMBEDDING__BATCH_SIZE` texts per call, and several calls in parallel."""
     size = settings.EMBEDDING.batch_size
     batches = deque(texts[start : start + size] for start in range(0, len(texts), size))
     threads = _BatchThreads(batches, embedder)
@@ -152,11 +131,7 @@ class _BatchThreads:
 
 
 def _collect(answered: ReceivedVectors, outcome: _Outcome, embedder: "Embedder") -> None:
-    """Record the calls of a batch, and add its vectors.
-
-    Raises:
-        Exception: an error not caused by the endpoint.
-    """
+    """Record the calls of a batch, and add its vectors. Raise errors that the endpoint did not cause."""
     for call in outcome.calls:
         # When parallel calls fail together, only the first failure says something new about the endpoint.
         embedder.record(replace(call, is_parallel=answered.error is not None and bool(call.error_kind)))
@@ -171,9 +146,7 @@ def _collect(answered: ReceivedVectors, outcome: _Outcome, embedder: "Embedder")
 
 
 def vectors_of(texts: Sequence[Text], embedder: "Embedder") -> Vectors:
-    """Return the vectors of texts.
-
-    If the endpoint rejects a batch, retry each half, so that one bad text does not affect the others.
+    """Return the vectors of texts. If the endpoint rejects a batch, retry each half to isolate the rejected texts.
 
     Raises:
         EngineError: the endpoint gave no valid answer.
@@ -225,10 +198,7 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return rows of a kind without a vector of the model, ordered by primary key.
-
-    Include rejected rows only when they are due.
-    """
+    """Return rows of a kind without a vector of the model by primary key. Include rejected rows only if they are due."""
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
     there = KINDS[kind].objects.filter(settled, model=model, **_source_filter(kind))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
@@ -242,29 +212,21 @@ def due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
 def _source_filter(kind: str) -> dict[str, OuterRef]:
     """Return the filter that matches vectors to the source row of an outer query.
 
-    For turns, the filter includes the person, because distributed tables keep a person's rows together. Other rows are
-    not filtered by person, because facts may have none.
+    For turns, it includes the person, because distributed tables keep a person's rows together. For other kinds, it
+    doesn't, because facts may have no person.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
 
 @dataclass(frozen=True)
 class EmbeddingProgress:
-    """The progress of a model for one kind of text.
+    """The progress of a model for one kind of text."""
 
-    Args:
-        kind: a key of `KINDS`.
-        vectors: the number of texts that have a vector.
-        refused: the number of texts that the endpoint rejected on the latest attempt.
-        texts: the number of texts that can have a vector.
-        is_exact: whether the rows were counted. If not, `vectors` and `texts` are estimates of the query planner.
-    """
-
-    kind: str
+    kind: str  # a key of `KINDS`
     vectors: int
-    refused: int
-    texts: int
-    is_exact: bool
+    refused: int  # rejected by the endpoint on the latest attempt
+    texts: int  # number of texts that can have a vector
+    is_exact: bool  # False: `vectors` and `texts` are estimates of the query planner
 
     @property
     def waiting(self) -> int:
@@ -300,7 +262,6 @@ def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
 
 
 def rejection_errors(model: EmbeddingModel) -> list[str]:
-    """Return the endpoint's errors for rejected texts. They contain no user text."""
     said = [kind.objects.refused(model).exclude(refusal="").values_list("refusal") for kind in KINDS.values()]
     return sorted({words for rows in said for (words,) in rows.distinct()[:MAX_ERRORS]})
 
@@ -375,11 +336,7 @@ def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) 
 
 @transaction.atomic
 def write(model: EmbeddingModel, made: Vectors) -> int:
-    """Write the vectors and rejections of texts that still exist unchanged.
-
-    Returns:
-        The number of these texts.
-    """
+    """Write the vectors and rejections of texts that still exist unchanged. Return the number of these texts."""
     by_owner: dict[tuple[str, int | None], dict[int, tuple[Text, list[float] | str]]] = defaultdict(dict)
     for text, vector in made:
         by_owner[text.kind, text.user_id][text.pk] = (text, vector)
@@ -391,10 +348,7 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
 def _write_of_owner(
     kind: str, user_id: int | None, model: EmbeddingModel, made: dict[int, tuple[Text, list[float] | str]]
 ) -> int:
-    """Write the results for texts of one kind, either of one person or without a person.
-
-    Each call covers one person, because one query can't lock rows of several people in a distributed table.
-    """
+    """Write the results of one person and kind: in a distributed table, a query can't lock rows of several people."""
     there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
     order = ("namespace", "key") if kind == "item" else ("pk",)  # as in `StoredItemQuerySet.put`, to avoid deadlocks
     now = texts_of(list(there.order_by(*order)))
@@ -403,13 +357,7 @@ def _write_of_owner(
 
 
 def _store(own: QuerySet[Any], model: EmbeddingModel, made: Vectors) -> int:
-    """Write the vectors and rejections of locked rows. A rejection never replaces a vector.
-
-    Args:
-        own: the owner's existing vectors of the model.
-        model: the model that created the vectors.
-        made: the results for texts of one kind and owner.
-    """
+    """Write the vectors and rejections of locked rows. A rejection never replaces a vector."""
     there = own.filter(source_id__in=[text.pk for text, _vector in made])
     known = {
         pk: (has_vector, times) for pk, has_vector, times in there.values_list("source_id", HAS_VECTOR, "refusals")

@@ -71,7 +71,6 @@ def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
 
 
 def moments_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the moments that were the latest at that time."""
     return [moment_item(moment) for moment in _latest(source).filter(ends_at__lte=as_of)[:LATEST_MOMENTS]]
 
 
@@ -191,7 +190,6 @@ def _paired(found: Sequence[Item]) -> list[Item]:
 
 
 def hot_turns_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the session's turns up to that time."""
     said = source.session.messages.turns().unretracted().filter(user_id=source.user.pk, created_at__lte=as_of)
     latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
     turns = with_ends(source.user, [LiveTurn.of(message) for message in latest][::-1], as_of)

@@ -79,7 +79,6 @@ def retrieved(source: ContextInput) -> Iterable[Item]:
 
 
 def _is_shown(source: ContextInput, result: Result) -> bool:
-    """Return whether a context may include a result."""
     assert source.recall is not None
     said = result.said
     # The current message may already be in memory, and would be its own best match.
@@ -112,18 +111,11 @@ def _nothing_said(span: Span) -> Item:
 
 
 def _is_left_out(source: ContextInput, result: Result) -> bool:
-    """Return whether a result is a turn of the session that the context must leave out."""
     of_session = result.kind == "turn" and result.session_id == source.session.session_id
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
 def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
-    """Return a result as an item.
-
-    Args:
-        most_chars: Maximum characters of the text. Longer texts are cut in the middle.
-        span: The time mentioned in the query.
-    """
     is_of_span = span is not None and span.has(result.time)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     text = shorten_middle(result.said, most_chars, result.ref)
@@ -210,28 +202,17 @@ FROM recent e
 
 @dataclass(frozen=True)
 class Candidate:
-    """An entity and the data for its score.
-
-    Args:
-        pk, entity_id, kind, due_at, updated_at: as in the model.
-        text: the beginning of its title and body.
-        is_here: whether it came up in this session.
-        match: the rank of its words, 0 to 1; None if it shares no words with the query.
-        neighbors: primary keys of the entities it is linked to, in either direction.
-    """
-
     pk: int
     entity_id: UUID
     kind: str
-    text: str
+    text: str  # the beginning of title and body
     due_at: datetime | None
     updated_at: datetime
-    is_here: bool
-    match: float | None
-    neighbors: list[int]
+    is_here: bool  # from this session
+    match: float | None  # rank of its words, 0 to 1; None if it shares no words with the query
+    neighbors: list[int]  # primary keys of linked entities, in either direction
 
     def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
-        """Return the score as described at the top of this module. `activity` is the session's last activity."""
         days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
         recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
         proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
@@ -268,7 +249,7 @@ def _candidates(source: ContextInput) -> list[Candidate]:
 
 
 def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
-    """Return a dict of each candidate to the number of links to the nearest entity of the session or the query."""
+    """Return each candidate's number of links to the nearest entity of the session or the query."""
     neighbors: dict[int, set[int]] = defaultdict(set)
     for one in candidates:
         for other in one.neighbors:

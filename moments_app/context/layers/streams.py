@@ -51,7 +51,6 @@ def collective(source: ContextInput) -> Sequence[Item]:
 
 
 def conversation(source: ContextInput) -> Sequence[Item]:
-    """Return the items of the session's stream, oldest first."""
     return items_of(source, MemoryStream.Type.SESSION)
 
 
@@ -147,7 +146,7 @@ def user(source: ContextInput) -> Sequence[Item]:
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:
-    """Return the rank of a line. Pinned lines rank first, then who the person is, then the longest lasting lines."""
+    """Rank pinned lines first, then who the person is, then the longest lasting lines."""
     if text in pinned:
         return PINNED
     told = without_dates(text).strip()
