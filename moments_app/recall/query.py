@@ -202,7 +202,10 @@ def with_relevances(
 
 
 def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
-    from moments_app.engines.rerank import Reranker, reranker_name  # imported here because it imports an HTTP client
+    from moments_app.engines.embeddings import (  # imported here because it imports an HTTP client
+        Reranker,
+        reranker_name,
+    )
 
     conf = settings.RERANK
     if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.reached_limit():

@@ -198,7 +198,7 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return rows of a kind without a vector of the model by primary key. Include rejected rows only if they are due."""
+    """Return rows of a kind without a vector of the model, in order. Include rejected rows only if they are due."""
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
     there = KINDS[kind].objects.filter(settled, model=model, **_source_filter(kind))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")

@@ -21,7 +21,7 @@ from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatSession
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
-from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
 from moments_app.operator.views.trace import Round, can_ask_again, receipt_of, round_of
 from moments_app.streams.form import FormMemories
 from sessions_app.admin.applications import are_several

@@ -15,7 +15,7 @@ from unfold.decorators import display
 from moments_app.models import EmbeddingModel, EngineCall, Job, KeptExchange
 from moments_app.models.job import title_of
 from moments_app.operator.admin.job import TitleFilter
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.recall import embed, vectors
 from moments_app.recall.embed import Embed
 from moments_app.reports import cost

@@ -18,7 +18,7 @@ from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.memory import context_data
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages, Source
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
 from sessions_app.admin.views import FormPage

@@ -29,9 +29,8 @@ from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.models import ContextReceipt, EngineCall, Job, Moment, Summary
 from moments_app.models.engine_call import TRIAL, cost_of
 from moments_app.operator.addresses import Pages
-from moments_app.operator.as_of import AsOf
 from moments_app.operator.diff import word_diff
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY, AsOf
 from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assemble_context, shown_layers
 from moments_app.operator.views.session import SessionPage
 from sessions_app.admin.views import may_see, number_in
