@@ -17,10 +17,10 @@ from django.utils import timezone
 
 from moments_app.context import receipts
 from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
-from moments_app.context.input import KEPT_LAYERS, ContextInput, read_input
+from moments_app.context.input import LAYER_CACHE, ContextInput, read_input
 from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
-from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
+from moments_app.context.receipts import ServedContext, StoredContext, StoredLayer, StoredLine
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt
 from moments_app.recall.query import recall_request_for
@@ -99,7 +99,8 @@ def serve(envelope: Envelope) -> None:
     receipts.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
-        receipts.keep(Served(_receipt(envelope), kept_context(envelope), application, transcript_tokens))
+        served = ServedContext(_receipt(envelope), stored_context(envelope), application, transcript_tokens)
+        receipts.add_receipt(served)
     receipts.note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
@@ -111,9 +112,15 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
+    extra_tokens = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
     source = read_input(
-        user, session_id, request.query, request.applied, request.recall, before=request.before, beside=beside
+        user,
+        session_id,
+        request.query,
+        request.applied,
+        request.recall,
+        before=request.before,
+        extra_tokens=extra_tokens,
     )
     if source is None and request.new_agent_id:
         source = input_before_first_turn(user, session_id, request)
@@ -121,7 +128,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         return None
     names = [name for name in LAYERS if name in {*request.layers, *ALWAYS}]
     if request.as_of:
-        of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_then)}
+        of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_as_of)}
         return _filled(source, request, of_then, cached=False)
     static, cached = _static_layers(source, request)
     layers = {name: static[name] if name in static else _dynamic_layer(name, source, request) for name in names}
@@ -150,14 +157,14 @@ def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> 
 def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mapping[str, Sequence[Item]], bool]:
     """Return the static layers, and whether they came from the cache."""
     session = source.session.pk
-    is_keepable = session != NO_ROW and not request.is_trial
-    if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
+    is_cacheable = session != NO_ROW and not request.is_trial
+    if is_cacheable and not request.refresh and (kept := LAYER_CACHE.get(session, source.stamp)):
         return kept, True
     built: dict[str, Sequence[Item]] = {
         name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.is_static
     }
-    if is_keepable:
-        KEPT_LAYERS.keep_under(session, source.stamp, built)
+    if is_cacheable:
+        LAYER_CACHE.put(session, source.stamp, built)
     return built, False
 
 
@@ -177,24 +184,26 @@ def _receipt(envelope: Envelope) -> ContextReceipt:
     )
 
 
-def kept_context(envelope: Envelope) -> KeptContext:
+def stored_context(envelope: Envelope) -> StoredContext:
     """Return a context as receipts store it and operators' pages show it."""
     filled, request = envelope.filled, envelope.request
-    return KeptContext(
+    return StoredContext(
         query=request.query,
         format=request.format,
         plan=request.plan,
         applied=request.applied,
         tokens=filled.tokens,
         is_degraded=bool(request.recall and request.recall.degraded),
-        layers=[KeptLayer(name, filled.tokens_of(name), kept_lines(items)) for name, items in filled.layers.items()],
+        layers=[
+            StoredLayer(name, filled.tokens_of(name), stored_lines(items)) for name, items in filled.layers.items()
+        ],
         context=envelope.context,
     )
 
 
-def kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
+def stored_lines(items: Sequence[PricedItem]) -> list[StoredLine]:
     return [
-        KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
+        StoredLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
         for priced in items
         for item in (priced.item,)
     ]
@@ -236,7 +245,7 @@ def serve_context(
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    assemble = partial(assembled, user_id, application, session_id, request, retrieval)
+    assemble = partial(assembled_context, user_id, application, session_id, request, retrieval)
     envelope = assemble()
     if envelope and envelope.input.session.wants_digest and request.as_of is None:
         digest_wanted.send(sender=Session, session=envelope.input.session)
@@ -246,7 +255,7 @@ def serve_context(
     return envelope
 
 
-def assembled(
+def assembled_context(
     user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
 ) -> Envelope | None:
     """Return the context of a session as `serve_context` does, but record nothing."""

@@ -14,7 +14,8 @@ from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.text.invisible_characters import without_invisible
 
 MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
-TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
+# Share of a fact's words that its turn must contain. Third-person statements use some other words.
+MIN_SHARED_WORDS = 0.75
 
 _KIND = re.compile(r"^\[\w+\] ")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -43,7 +44,7 @@ class Item:
     why: str = ""  # the reason for including it, for operators; blank if the layer is reason enough
     score: float = 1.0  # of a search result; 0 for an older live turn
     is_certain: bool = False  # always included if it fits into the budget
-    is_neighbour: bool = False  # included only because an adjacent turn was found
+    is_neighbor: bool = False  # included only because an adjacent turn was found
     is_of_span: bool = False  # from the time mentioned in the query
     marks: str = ""  # the end of the text, with corrections and ended facts
     also: tuple[str, ...] = ()  # addresses of the facts in `marks`
@@ -88,12 +89,12 @@ class Item:
         return frozenset(self.words)
 
     @cached_property
-    def said(self) -> str:
+    def unmarked_words(self) -> str:
         """The words of the text without its marks, separated by spaces."""
         return " ".join(words_of(self.text.removesuffix(self.marks)) if self.marks else self.words)
 
     @cached_property
-    def told(self) -> str:
+    def statement_words(self) -> str:
         """The words of the text separated by spaces, without its day, and without the kind of a task or goal."""
         return undated_words(_KIND.sub("", self.text) if self.ref.startswith(ENTITIES) else self.text)
 
@@ -215,8 +216,8 @@ class IncludedContent:
         if item.ref:
             self._refs.add(_address(item))
         if not item.role:
-            (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.told)
-        self._texts.add(item.said)
+            (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.statement_words)
+        self._texts.add(item.unmarked_words)
         self._words.update(item.words)
 
     def has(self, item: Item) -> bool:
@@ -224,14 +225,14 @@ class IncludedContent:
 
         A neighbor is also a repetition if the context contains each of its words.
         """
-        said = item.said
-        return (said != "" and said in self._texts) or (item.is_neighbour and self._words.issuperset(said.split()))
+        said = item.unmarked_words
+        return (said != "" and said in self._texts) or (item.is_neighbor and self._words.issuperset(said.split()))
 
-    def is_told(self, item: Item) -> bool:
+    def is_in_turn(self, item: Item) -> bool:
         """Return whether an included turn of the same day has most of the item's words, and all of its numbers."""
         if item.role or item.time is None or not item.words:
             return False
-        return any(_says(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
+        return any(_shares_words(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
         """Return whether an item's address is already included. All items of some layers share one address."""
@@ -240,8 +241,8 @@ class IncludedContent:
     def has_statement(self, item: Item) -> bool:
         """Return whether an item and an included one are the same statement, and one is a task, goal or problem."""
         if not item.ref.startswith(ENTITIES):
-            return bool(self._entities) and item.told in self._entities
-        return self.has_address(item) or item.told in self._statements
+            return bool(self._entities) and item.statement_words in self._entities
+        return self.has_address(item) or item.statement_words in self._statements
 
 
 def _address(item: Item) -> str:
@@ -249,6 +250,6 @@ def _address(item: Item) -> str:
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 
-def _says(turn: frozenset[str], own: frozenset[str]) -> bool:
+def _shares_words(turn: frozenset[str], own: frozenset[str]) -> bool:
     new = own - turn
-    return len(new) <= (1 - TOLD) * len(own) and not any(word[0].isdigit() for word in new)
+    return len(new) <= (1 - MIN_SHARED_WORDS) * len(own) and not any(word[0].isdigit() for word in new)

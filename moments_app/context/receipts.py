@@ -40,7 +40,7 @@ FROM locked WHERE atom.id = locked.id
 
 
 @dataclass
-class KeptLine:
+class StoredLine:
     """A line of a context with its displayed time. Like `Item`, it isn't frozen, for speed."""
 
     text: str
@@ -53,10 +53,10 @@ class KeptLine:
 
 
 @dataclass(frozen=True)
-class KeptLayer:
+class StoredLayer:
     name: str
     tokens: int
-    lines: list[KeptLine]
+    lines: list[StoredLine]
 
     @property
     def markup_tokens(self) -> int:
@@ -64,14 +64,14 @@ class KeptLayer:
 
 
 @dataclass(frozen=True)
-class KeptContext:
+class StoredContext:
     query: str
     format: str
     plan: str
     applied: int  # the budget in tokens
     tokens: int
     is_degraded: bool  # memory was searched by words only
-    layers: list[KeptLayer]
+    layers: list[StoredLayer]
     context: Rendered
 
     @property
@@ -79,53 +79,53 @@ class KeptContext:
         return self.tokens - sum(layer.tokens for layer in self.layers)
 
     def sealed(self, context_id: UUID) -> bytes:
-        return seal(_KEPT.dump_json(self), str(context_id))
+        return seal(_STORED.dump_json(self), str(context_id))
 
     @staticmethod
-    def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "KeptContext | None":
+    def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "StoredContext | None":
         """Return the context in a receipt. None if there is none, or if no key decrypts it."""
         opened = unseal(sealed, str(context_id)) if sealed else None
-        return _KEPT.validate_json(opened) if opened else None
+        return _STORED.validate_json(opened) if opened else None
 
     def refs(self) -> Iterable[str]:
         return (line.ref for layer in self.layers for line in layer.lines if line.ref)
 
 
-_KEPT = TypeAdapter(KeptContext)
+_STORED = TypeAdapter(StoredContext)
 
 
-class Served(NamedTuple):
+class ServedContext(NamedTuple):
     receipt: ContextReceipt  # unsaved
-    context: KeptContext
+    context: StoredContext
     application: int  # primary key
     transcript_tokens: int  # of the session
 
 
-def keep(served: Served) -> None:
+def add_receipt(served: ServedContext) -> None:
     waiting.add(served)
 
 
-def _write(noted: list[Served]) -> None:
+def _write(served_contexts: list[ServedContext]) -> None:
     if settings.MEMORY_CONTEXT.receipt_days:
-        _write_receipts(noted)
-    ContextUsage.objects.add(_counted(noted))  # last, because it locks a row that other processes wait for
+        _write_receipts(served_contexts)
+    ContextUsage.objects.add(_counted(served_contexts))  # last, because it locks a row that other processes wait for
 
 
-def _write_receipts(noted: list[Served]) -> None:
-    batch = [served.receipt for served in noted]
+def _write_receipts(served_contexts: list[ServedContext]) -> None:
+    batch = [served.receipt for served in served_contexts]
     # Sessions and people may have been deleted in the meantime. Lock in the same order as an erasure, to prevent
     # deadlocks.
     UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
-    for receipt, context, *_ in noted:
+    for receipt, context, *_ in served_contexts:
         receipt.sealed = context.sealed(receipt.context_id)  # encrypted here, to save time during the request
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)
 
 
-def _counted(noted: list[Served]) -> dict[tuple[int, date], ContextTokens]:
+def _counted(served_contexts: list[ServedContext]) -> dict[tuple[int, date], ContextTokens]:
     counted: dict[tuple[int, date], ContextTokens] = defaultdict(ContextTokens)
-    for receipt, _, application, transcript_tokens in noted:
+    for receipt, _, application, transcript_tokens in served_contexts:
         day = receipt.created_at.astimezone(UTC).date()
         counted[application, day] += ContextTokens(1, receipt.total_tokens, transcript_tokens)
     return counted

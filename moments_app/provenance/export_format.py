@@ -9,7 +9,7 @@ from django.conf import settings
 from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.engines.statements import kind_of
 from moments_app.models import (
     Job,
@@ -155,7 +155,7 @@ class ServedContext(Column):
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:
-            kept = KeptContext.from_sealed(line[self.name], line["context_id"])
+            kept = StoredContext.from_sealed(line[self.name], line["context_id"])
             line[self.name] = asdict(kept) if kept else None
 
 

@@ -1,11 +1,10 @@
 """`embed`: create missing vectors of the model in use, one batch of texts per run.
 
 A job covers a session's turns; a person's facts, moments and stored items; or a shard's facts. Items that belong to no
-person get no vectors. Text search still finds texts without a vector. A sweep retries failed jobs.
+person get no vectors. Text search still finds texts without a vector.
 
 `embed_all`: embed every text with the embedded model, then activate the model for searches. It starts automatically
-when a site first has an embedded model, and when the model or its recipe changes. One job covers the whole site, runs
-for a minute at a time, and continues where it stopped.
+when a site first has an embedded model, and when the model or its recipe changes.
 """
 
 import time

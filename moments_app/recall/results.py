@@ -113,12 +113,12 @@ class Result:
     share: float = 0.0  # share of the query's words that the text contains, weighted by rarity
 
     @property
-    def said(self) -> str:
+    def unmarked_content(self) -> str:
         """The content without its marks."""
         return self.content.removesuffix(self.marks)
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the fact has ended, or the day of the plan has passed."""
         return self.valid_until is not None and self.valid_until <= timezone.now()
 
@@ -131,7 +131,7 @@ class Result:
         return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
 
-def read_found(
+def read_hits(
     user: UserProfile, since: datetime | None, as_of: datetime | None, keys: Sequence[Key]
 ) -> dict[Key, Result]:
     """Return results for the keys whose rows exist, without scores and ranks.
@@ -154,16 +154,16 @@ def read_found(
         "sequences": array_of([sequence for _session, sequence in turns]),
     }
     with connection.cursor() as cursor:
-        cursor.execute(_reading(frozenset([kind for kind, _place in keys])), parameters)
+        cursor.execute(_sql_for(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
     zone = user.zone
     may_have_ends = [row[-2] for row in rows if row[-1]]
     ends = ends_of(user, may_have_ends, as_of) if may_have_ends else {}
-    return dict([_found(row, zone, ends) for row in rows])
+    return dict([_result(row, zone, ends) for row in rows])
 
 
 @cache
-def _reading(kinds: AbstractSet[str]) -> str:
+def _sql_for(kinds: AbstractSet[str]) -> str:
     """Return the SQL that reads some kinds, on one line: psycopg only caches statements up to 4,096 characters."""
     return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
 
@@ -178,7 +178,7 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
     return [row for row in complete if row[3]]
 
 
-def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
+def _result(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
     kind, pk, ref, content, session_id, sequence, time, role, platform_places, name = row[:10]
     valid_from, valid_until, is_plan, marks, message, _ = row[10:]
     if platform_places:  # results don't include platform text

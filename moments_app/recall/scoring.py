@@ -15,14 +15,14 @@ from moments_app.recall.results import Key, Place, TurnSpan
 
 MAX_TERMS = 32  # maximum words of a query; of a long query, the rarest words are used
 MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
-MOST_READ = 2_000  # maximum texts ranked for one kind; words in more texts only affect the order of results
-COUNTED = ("fact", "moment", "turn")  # the order of the counts in query results
-UNCOUNTED = 0.5  # maximum uncounted per counted turns; above it, rarity is computed from the texts found
+MAX_READ = 2_000  # maximum texts ranked for one kind; words in more texts only affect the order of results
+COUNTED_KINDS = ("fact", "moment", "turn")  # the order of the counts in query results
+MAX_UNCOUNTED_RATIO = 0.5  # maximum uncounted per counted turns; above it, rarity is computed from the texts found
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
-    """Return the counts, given in the order of `COUNTED`."""
-    return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
+    """Return the counts, given in the order of `COUNTED_KINDS`."""
+    return {kind: int(count or 0) for kind, count in zip(COUNTED_KINDS, numbers, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,19 @@ class Term:
     stems: tuple[str, ...]  # under which the word is indexed, if known; otherwise, likely stems
     counts: dict[str, int]  # texts that contain the word, by kind
     factor: float = 1.0  # less than 1 for guessed words and for words with little meaning
-    said: str = ""  # for a guessed word, the query's unknown word; blank if the query contains the word itself
-    others: tuple[str, ...] = ()  # other stems that the word may have in texts that are not counted yet
+    unknown_word: str = ""  # for a guessed word, the query's unknown word; blank if the query contains the word itself
+    other_stems: tuple[str, ...] = ()  # other stems that the word may have in texts that are not counted yet
     # part of a time in the query; a text from that time need not contain the word
     is_time: bool = False
 
     @property
     def all_stems(self) -> tuple[str, ...]:
-        return self.stems + self.others
+        return self.stems + self.other_stems
 
     @property
     def query(self) -> str:
         """The word as a `tsquery`. The other stems are ranked together, because separate ones are expensive."""
-        together = ["|".join(f"'{stem}'" for stem in self.others)] if self.others else []
+        together = ["|".join(f"'{stem}'" for stem in self.other_stems)] if self.other_stems else []
         return " | ".join([*(f"'{stem}'" for stem in self.stems), *together])
 
     @property
@@ -63,7 +63,7 @@ class Lookup:
     weights: list[float]
     average: float | None  # words of a text; None: rarity is computed from the texts found
     # the score of a text that contains each word once, not counting words for a time; an estimate if rarity is unknown
-    worth: float
+    max_score: float
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class QueryWords:
         rarest = sorted(self.terms, key=lambda term: (not term.counts[counted], term.counts[counted], term.word))
         terms = sorted(rarest[:MAX_TERMS], key=lambda term: term.counts[counted])
         read = accumulate(term.counts[counted] for term in terms)
-        rare = [term for term, so_far in zip(terms, read, strict=True) if so_far <= MOST_READ]
+        rare = [term for term, so_far in zip(terms, read, strict=True) if so_far <= MAX_READ]
         common = terms[len(rare) :]
         finds_none = bool(common) and not any(term.counts[counted] for term in rare)
         return Lookup(
@@ -97,7 +97,7 @@ class QueryWords:
             queries=[term.query for term in terms],
             weights=(weights := [term.factor * rarity(term.counts[counted], total) for term in terms]),
             average=length / total,
-            worth=_worth(terms, weights),
+            max_score=_max_score(terms, weights),
         )
 
     def _counted(self, kind: str) -> str | None:
@@ -105,9 +105,9 @@ class QueryWords:
 
         This is the kind itself or, while it has no texts, the kind with the most texts.
         """
-        counted = kind if self.sizes[kind][0] else max(COUNTED, key=lambda other: self.sizes[other])
+        counted = kind if self.sizes[kind][0] else max(COUNTED_KINDS, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
-        return counted if total and (counted != "turn" or self.uncounted <= UNCOUNTED * total) else None
+        return counted if total and (counted != "turn" or self.uncounted <= MAX_UNCOUNTED_RATIO * total) else None
 
     @property
     def are_turns_counted(self) -> bool:
@@ -123,7 +123,7 @@ class QueryWords:
             queries=[term.query for term in terms],
             weights=(factors := [term.factor for term in terms]),
             average=None,
-            worth=_worth(terms, factors) * rarity(1, self.uncounted + self.sizes[kind][0]),
+            max_score=_max_score(terms, factors) * rarity(1, self.uncounted + self.sizes[kind][0]),
         )
 
 
@@ -133,7 +133,7 @@ def rarity(count: int, total: int) -> float:
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 
-def _worth(terms: Sequence[Term], weights: Sequence[float]) -> float:
+def _max_score(terms: Sequence[Term], weights: Sequence[float]) -> float:
     """Return the sum of the weights, excluding words for a time if there are other words."""
     return sum(weight for term, weight in zip(terms, weights, strict=True) if not term.is_time) or sum(weights)
 
@@ -148,15 +148,15 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """Return the rarest common words: as few as make texts that contain all of them rare.
+    """Return the rarest common words, as few as make texts that contain all of them rare.
 
-    If no number of words does, return none: the index would read each word's whole list and return arbitrary texts.
+    Return none if this is impossible: the index would read each word's whole list and return arbitrary texts.
     """
     share, stems = 1.0, []
     for term in common:
         share *= term.counts[kind] / max(total, 1)
         stems.append(term.stems[0])
-        if len(stems) > 1 and share * total <= MOST_READ:
+        if len(stems) > 1 and share * total <= MAX_READ:
             return stems
     return []
 
@@ -166,35 +166,29 @@ def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
 # Neighbors of a turn get a share of its score, because an answer often contains no word of the question. Each tuple has
 # the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
 # measurements.
-SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
+NEIGHBOR_SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 CANDIDATES = 150  # number of best results of each search to rank
 # If no text has at least this share of the query's words, the matches are probably random.
-COMPLETE = 0.5
-NEAR_PART = 0.5  # factor for these shares in semantic search, because vectors of adjacent turns are similar
+TRUSTED_SHARE = 0.5
+SEMANTIC_NEIGHBOR_FACTOR = 0.5  # for these shares in semantic search: vectors of adjacent turns are similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
 MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
 
 
-def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
+def word_scores(shares: Mapping[Key, float], max_score: float) -> dict[Key, float]:
     """Return scores that grow with the rarity of the matched words and with their share of the query.
 
     A text that contains all rare words of the query outranks any similar text. If even the best text contains few of
     these words, the scores are low, so similarity decides.
-
-    Args:
-        shares: the share of the total weight of the query's words that each text contains.
-        worth: the sum of the inverse document frequencies of the query's words.
     """
-    trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
-    return {key: trust * worth * share**2 for key, share in shares.items()}
+    trust = min(1.0, max(shares.values(), default=0.0) / TRUSTED_SHARE)
+    return {key: trust * max_score * share**2 for key, share in shares.items()}
 
 
-def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
+def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
     """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
 
-    Args:
-        similarity: cosines.
-        unembedded: texts without a vector. They get the mean, because their meaning is unknown.
+    Texts without a vector (`unembedded`) get the mean, because their meaning is unknown.
     """
     if not similarity:
         return {}
@@ -222,8 +216,8 @@ def turn_scores(
         session, sequence = place
         scores = sessions[session]
         scores[sequence] += said + meant
-        shared = said + NEAR_PART * meant
-        for distance, to_later, to_earlier in SHARES:
+        shared = said + SEMANTIC_NEIGHBOR_FACTOR * meant
+        for distance, to_later, to_earlier in NEIGHBOR_SHARES:
             scores[sequence + distance] += to_later * shared
             if sequence >= distance:
                 scores[sequence - distance] += to_earlier * shared

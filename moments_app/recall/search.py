@@ -18,17 +18,17 @@ from moments_app.engines.words import is_from_assistant, speaker_of, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import KINDS, RecallRequest, Span, span_in
-from moments_app.recall.results import Key, Place, Result, TurnSpan, read_found
-from moments_app.recall.scoring import CANDIDATES, Lookup, QueryWords, near_scores, turn_scores, word_scores
+from moments_app.recall.results import Key, Place, Result, TurnSpan, read_hits
+from moments_app.recall.scoring import CANDIDATES, Lookup, QueryWords, semantic_scores, turn_scores, word_scores
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
 MATCH_COUNT = 5  # default number of results
 MAX_ABOUT = 10_000  # maximum hits to filter by the person whom they are about
-SPARE = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
+EXTRA_RESULTS = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
 READ_AHEAD = 60  # minimum results to read, because speakers and duplicates are only known after reading
-SURE = 10  # number of best results to read regardless of their score
-NEAR_ENOUGH = 0.5  # share of the best cosine; results below it need a matching word
+ALWAYS_READ = 10  # number of best results to read regardless of their score
+MIN_COSINE_SHARE = 0.5  # share of the best cosine; results below it need a matching word
 ENDED_FACTOR = 0.5  # factor for a fact that has ended, unless the query asks about the past
 SPEAKER_FACTOR = 2.0  # factor for a turn whose speaker the query mentions
 ASSISTANT_FACTOR = 0.5  # factor for an assistant's turn, unless the query addresses the assistant
@@ -116,7 +116,6 @@ def recall(
     Args:
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
         most: the maximum number of results; None: `MATCH_COUNT`.
-        least_share: see `rank`.
         words: the words of the request, if they were looked up.
     """
     most = most or MATCH_COUNT
@@ -131,7 +130,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
     The caller looked up `words` with the request's vector.
     """
-    depth = MAX_ABOUT if request.about else max(CANDIDATES, most + SPARE)
+    depth = MAX_ABOUT if request.about else max(CANDIDATES, most + EXTRA_RESULTS)
     # Each search excludes later messages, which would otherwise displace earlier hits.
     end = min(filter(None, (request.as_of, request.until)), default=None)
     then, limits = ("_then", "%(depth)s, %(end)s") if end else ("", "%(depth)s")
@@ -146,13 +145,13 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     if vector := request.searched_vector:
         parameters |= {"shards": array_of(words.shards), "vector": words.vector}
         parameters |= {"model": vector.model, "dimensions": vector.dimensions}
-    about = _about(request)
+    about = _about_sql(request)
     searches: list[str] = []
     hits = Hits()
     for kind in request.searched_kinds:
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
-            hits.weights[kind] = lookup.worth
+            hits.weights[kind] = lookup.max_score
             searches.append(_BY_WORDS_SQL.format(kind=kind, table=_TABLES[kind] + then, limits=limits) + about)
             parameters |= {f"{name}_{kind}": value for name, value in _parameters(lookup).items()}
         if vector:
@@ -188,7 +187,7 @@ def _parameters(lookup: Lookup) -> dict[str, Any]:
     }
 
 
-def _about(request: RecallRequest) -> str:
+def _about_sql(request: RecallRequest) -> str:
     if not request.about:
         return ""
     return _ABOUT_USER_SQL if request.about == SELF else _ABOUT_OTHER_SQL
@@ -198,19 +197,19 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """Return the scores of the best hits of all kinds and of neighboring turns, best first, with some more than `most`.
 
     Args:
-        least_share: the minimum share of the best score. The first `SURE` hits are exempt.
+        least_share: the minimum share of the best score. The first `ALWAYS_READ` hits are exempt.
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
-    near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
+    near = semantic_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
     others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
     moments = [(span, others[key]) for key, span in hits.spans.items()]
     turns = turn_scores(_turns_of(words), _turns_of(near), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
-    best = nlargest(max(most + SPARE, READ_AHEAD), found)  # if scores are equal, newer hits first
+    best = nlargest(max(most + EXTRA_RESULTS, READ_AHEAD), found)  # if scores are equal, newer hits first
     worthwhile = least_share * best[0][0] if best else 0.0
-    told = best[:SURE] + [one for one in best[SURE:] if one[0] >= worthwhile]
-    return {(kind, place): score for score, place, kind in told}
+    kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
+    return {(kind, place): score for score, place, kind in kept_hits}
 
 
 def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
@@ -220,18 +219,18 @@ def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
 def read_results(
     user: UserProfile, request: RecallRequest, hits: Hits, ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
-    read = read_found(user, request.since, request.as_of, list(ranking))
+    read = read_hits(user, request.since, request.as_of, list(ranking))
     _add_ranks(hits, read)
     named = frozenset(words_of(request.text))
     for key, found in read.items():
         found.score = ranking[key]
-        found.score *= _factor(found, request, named)
+        found.score *= _score_factor(found, request, named)
     results = [found for found in read.values() if request.until is None or found.time < request.until]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)
-    least = NEAR_ENOUGH * nearest if request.used_mode == "hybrid" else -1.0
+    least = MIN_COSINE_SHARE * nearest if request.used_mode == "hybrid" else -1.0
     relevant = [result for result in results if result.is_relevant(least)]
-    return _without_repetitions(_reranked(relevant, request.relevances))[:most]
+    return _deduplicated(_reranked(relevant, request.relevances))[:most]
 
 
 def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Result]:
@@ -245,7 +244,7 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     return reranked
 
 
-def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
+def _score_factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
     """Return the factor for a result's score.
 
     Turns of mentioned speakers get a higher score, and ended facts a lower one. Assistants' turns also get a lower
@@ -254,15 +253,15 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
     if found.score <= 0:
         return 1.0
     if found.kind != "turn":
-        return ENDED_FACTOR if found.is_over and not request.asks_of_past and not found.planned else 1.0
+        return ENDED_FACTOR if found.has_ended and not request.asks_about_past and not found.planned else 1.0
     speaker = speaker_of(found.content)
     if speaker and not named.isdisjoint(words_of(speaker)):
         return SPEAKER_FACTOR
     is_reply = "semantic" in found.ranks and is_from_assistant(found.role, speaker)
-    return ASSISTANT_FACTOR if is_reply and not request.asks_of_assistant else 1.0
+    return ASSISTANT_FACTOR if is_reply and not request.asks_assistant else 1.0
 
 
-def _without_repetitions(results: Iterable[Result]) -> list[Result]:
+def _deduplicated(results: Iterable[Result]) -> list[Result]:
     """Leave out results that only repeat a better one. A turn replaces statements derived from it.
 
     A statement that is no longer valid stays, because it shows the period in which it was valid. It doesn't hide valid
@@ -278,8 +277,8 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     words: dict[int, frozenset[str]] = {}  # words of valid results, keyed by position
     derived: dict[int, frozenset[str]] = {}  # words of results that are not turns, keyed by position
     for result in found:
-        own = frozenset(words_of(f"{result.role} {result.said}"))  # statements begin with "User:" or a name
-        if result.kind != "turn" and not result.is_over:
+        own = frozenset(words_of(f"{result.role} {result.unmarked_content}"))  # statements begin with "User:" or a name
+        if result.kind != "turn" and not result.has_ended:
             if any(map(own.issubset, words.values())):
                 continue
             derived[len(kept)] = own
@@ -289,7 +288,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
             kept[taken], words[taken] = result, own
             del derived[taken]
             continue
-        if not result.is_over:
+        if not result.has_ended:
             words[len(kept)] = own
         kept.append(result)
     return kept
@@ -349,39 +348,39 @@ def recall_with_span(
     words = query_words(user, agent_id, request.text, request.searched_vector)
     found = recall(user, agent_id, request, most=most, words=words)
     has_own = request.since or request.until or request.about
-    if has_own or not (span := span_of(user, request, words, request.text)):
+    if has_own or not (span := span_for(user, request, words, request.text)):
         return found, None
-    then = said_in(user, agent_id, request, span, most=most)
-    first = then if span.is_all else then[: (most + 1) // 2]
+    then = results_in_span(user, agent_id, request, span, most=most)
+    first = then if span.is_whole_query else then[: (most + 1) // 2]
     known = {result.ref for result in first}
     others = [result for result in found if result.ref not in known]
     return [*sorted(first, key=lambda result: result.time), *others][:most], span
 
 
-def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
+def span_for(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
     """Return the span mentioned in a query, relative to the time of the request, not to the current time."""
     is_read = request.as_of is None and query == request.text
     return words.span if is_read else span_in(query, request.now_of(user))
 
 
-def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
+def results_in_span(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
     """Return results from a span: first those that match the other words of the query, then moments, facts and turns.
 
     Runs a constant number of queries. Returns up to `most` results of each kind.
     """
     scores: dict[Key, float] = {}
-    if not span.is_all:
-        within = replace(request, text=span.rest, since=span.since, until=span.until)
-        words = query_words(user, agent_id, span.rest, request.searched_vector)
+    if not span.is_whole_query:
+        within = replace(request, text=span.other_words, since=span.since, until=span.until)
+        words = query_words(user, agent_id, span.other_words, request.searched_vector)
         scores = rank(search(user, words, within, most), most)
-    keys = dict.fromkeys([*scores, *_scanned(user, request, span, most)])
-    found = read_found(user, span.since, request.as_of, list(keys))
+    keys = dict.fromkeys([*scores, *_sampled_keys(user, request, span, most)])
+    found = read_hits(user, span.since, request.as_of, list(keys))
     for key, result in found.items():
         result.score = scores.get(key, 0.0)
     return [found[key] for key in keys if key in found and span.has(found[key].time)]
 
 
-def _scanned(user: UserProfile, request: RecallRequest, span: Span, most: int) -> list[Key]:
+def _sampled_keys(user: UserProfile, request: RecallRequest, span: Span, most: int) -> list[Key]:
     until = min(span.until, request.as_of) if request.as_of else span.until
     parameters: dict[str, int | datetime] = {
         "user": user.pk,

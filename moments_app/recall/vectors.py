@@ -212,8 +212,7 @@ def due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
 def _source_filter(kind: str) -> dict[str, OuterRef]:
     """Return the filter that matches vectors to the source row of an outer query.
 
-    For turns, it includes the person, because distributed tables keep a person's rows together. For other kinds, it
-    doesn't, because facts may have no person.
+    Distributed tables need the person of a turn. Other kinds are not filtered by person, because facts may have none.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
@@ -318,11 +317,7 @@ def _text_of(source: Any) -> Text | None:
 def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) -> int:
     """Write the vectors and rejections that the endpoint returned, in a transaction of their own.
 
-    Args:
-        job: the job of the run, if the texts are memories.
-
-    Returns:
-        The number of texts that still exist unchanged.
+    Return the number of texts that still exist unchanged. `job` is the job of the run, if the texts are memories.
 
     Raises:
         ClaimLost: another worker took over the job, or the job was canceled.

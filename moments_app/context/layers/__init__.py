@@ -35,7 +35,7 @@ class Layer:
     is_static: bool = False  # its items stay the same until the stamp of the input changes
     is_default: bool = True  # included if the request lists no layers
     # None: contexts of earlier times don't include the layer
-    items_then: Callable[[ContextInput, datetime], Iterable[Item]] | None = None
+    items_as_of: Callable[[ContextInput, datetime], Iterable[Item]] | None = None
 
 
 LAYERS: dict[str, Layer] = {}  # by name, in the order of a context
@@ -96,14 +96,19 @@ add_layer(
         tag="Policy",
         title="About this memory",
         is_static=True,
-        items_then=lambda source, _as_of: policy(source),
+        items_as_of=lambda source, _as_of: policy(source),
     )
 )
 # It changes with the clock, so it is only included on request.
 add_layer(Layer("now", now, place=90, tag="Now", title="Now", is_default=False))
 add_layer(
     Layer(
-        "query", query, place=100, tag="Query", title="Current message", items_then=lambda source, _as_of: query(source)
+        "query",
+        query,
+        place=100,
+        tag="Query",
+        title="Current message",
+        items_as_of=lambda source, _as_of: query(source),
     )
 )
 

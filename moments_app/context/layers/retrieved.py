@@ -31,7 +31,7 @@ from moments_app.models.entity import OPEN_SQL
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import MAX_WORDS, Span
 from moments_app.recall.results import Result
-from moments_app.recall.search import recall, said_in, span_of
+from moments_app.recall.search import recall, results_in_span, span_for
 from sessions_app import lexemes
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
@@ -67,24 +67,24 @@ def retrieved(source: ContextInput) -> Iterable[Item]:
     results = [(_score(result), result) for result in shown] if fits else []
     results.sort(key=itemgetter(0), reverse=True)  # long results have a lower score here
     nothing_said: list[Item] = []
-    span = span_of(user, request, words, source.query)
-    if span is not None and (fits or span.is_all):
-        then = said_in(user, agent_id, request, span, most=most)
+    span = span_for(user, request, words, source.query)
+    if span is not None and (fits or span.is_whole_query):
+        then = results_in_span(user, agent_id, request, span, most=most)
         first = [(_score(result), result) for result in then if _is_shown(source, result)]
-        results = [*_of_share(first, span, source.applied), *results]
-        nothing_said = [_nothing_said(span)] if not then and is_question(source.query) else []
+        results = [*_within_share(first, span, source.applied), *results]
+        nothing_said = [_empty_span_item(span)] if not then and is_question(source.query) else []
     most_chars = min(MAX_CHARS, max(MIN_CHARS, int(CHARS_A_TOKEN * source.applied)))
     zone = user.zone
-    return chain(nothing_said, (_line(result, zone, score, most_chars, span) for score, result in results))
+    return chain(nothing_said, (_result_item(result, zone, score, most_chars, span) for score, result in results))
 
 
 def _is_shown(source: ContextInput, result: Result) -> bool:
     assert source.recall is not None
-    said = result.said
+    said = result.unmarked_content
     # The current message may already be in memory, and would be its own best match.
-    if said == UNREADABLE or source.query.startswith(said) or _is_left_out(source, result):
+    if said == UNREADABLE or source.query.startswith(said) or _is_excluded(source, result):
         return False
-    return not result.is_over or source.recall.asks_of_past or bool(result.planned)
+    return not result.has_ended or source.recall.asks_about_past or bool(result.planned)
 
 
 def _fits(source: ContextInput, result: Result) -> bool:
@@ -94,9 +94,9 @@ def _fits(source: ContextInput, result: Result) -> bool:
     return result.share >= MIN_FIT and not is_live
 
 
-def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
+def _within_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
     """Yield the results of a span until they exceed its share of the budget."""
-    left = applied if span.is_all else int(SPAN_SHARE * applied)
+    left = applied if span.is_whole_query else int(SPAN_SHARE * applied)
     for score, result in results:
         left -= estimate_tokens(result.content[:MAX_CHARS])
         if left < 0:
@@ -104,25 +104,25 @@ def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int)
         yield score, result
 
 
-def _nothing_said(span: Span) -> Item:
+def _empty_span_item(span: Span) -> Item:
     first, last = span.since.date(), (span.until - timedelta(microseconds=1)).date()
     days = f"on {spoken_date(first)}" if first == last else f"from {spoken_date(first)} to {spoken_date(last)}"
     return Item(f"Nothing was said {days}.", is_of_span=True)
 
 
-def _is_left_out(source: ContextInput, result: Result) -> bool:
+def _is_excluded(source: ContextInput, result: Result) -> bool:
     of_session = result.kind == "turn" and result.session_id == source.session.session_id
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
+def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
     is_of_span = span is not None and span.has(result.time)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
-    text = shorten_middle(result.said, most_chars, result.ref)
+    text = shorten_middle(result.unmarked_content, most_chars, result.ref)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
     return Item(
-        text + result.marks + _span(result, zone),
+        text + result.marks + _validity(result, zone),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,
@@ -130,14 +130,14 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: S
         role=result.role,
         why=_why(result, is_of_span=is_of_span),
         score=score,
-        is_neighbour=not result.ranks and not is_of_span,
+        is_neighbor=not result.ranks and not is_of_span,
         is_of_span=is_of_span,
         marks=result.marks,
         also=result.also,
     )
 
 
-def _span(result: Result, zone: ZoneInfo) -> str:
+def _validity(result: Result, zone: ZoneInfo) -> str:
     """Return when an ended fact was valid, or when a plan is due. Blank for a valid fact."""
     if planned := result.planned:
         return f" ({planned})"
@@ -168,7 +168,7 @@ add_layer(
         place=70,
         tag="RetrievedMemories",
         title="Retrieved memories",
-        items_then=lambda source, _as_of: retrieved(source),  # the search itself is limited to that time
+        items_as_of=lambda source, _as_of: retrieved(source),  # the search itself is limited to that time
     )
 )
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText
 from moments_app.models.job import TASK
@@ -374,7 +374,7 @@ class TestMeanwhile:
 
         def write_slowly() -> None:
             with transaction.atomic():
-                kept = KeptContext("", "xml", "query", 300, 0, False, [], "")
+                kept = StoredContext("", "xml", "query", 300, 0, False, [], "")
                 receipts._write([receipts.Served(receipt, kept, ada.application_id, 0)])
                 written.set()
                 wait_until_somebody_waits()

@@ -35,7 +35,7 @@ def model_folder(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
     settings.DATA_DIR = tmp_path
     settings.EMBEDDING = EmbeddingSettings(provider="embedded", model_folder=folder, dimensions=WIDTH)
     settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0})
-    monkeypatch.setattr("moments_app.recall.query.SECONDS", 30)
+    monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 30)
     return folder
 
 

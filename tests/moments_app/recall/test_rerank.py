@@ -135,7 +135,7 @@ def test_results_keep_their_order_after_an_invalid_answer(
 def test_a_slow_reranker_gets_no_connection_and_a_timeout(
     service: Api, person: UserProfile, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.2)
+    monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 0.2)
     held: list[bool] = []
 
     def stall(handler: Handler, body: dict[str, Any]) -> None:
