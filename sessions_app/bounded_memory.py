@@ -100,9 +100,9 @@ class DiskDict:
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         pairs = values.items() if isinstance(values, Mapping) else values
-        entry = [(_to_json(key), _to_json(value)) for key, value in pairs]
+        entries = [(_to_json(key), _to_json(value)) for key, value in pairs]
         self._file.execute("BEGIN")
-        self._file.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", entry)
+        self._file.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", entries)
         self._file.execute("COMMIT")
 
     def get(self, key: Any) -> Any:

@@ -1,7 +1,8 @@
 """Refusals: valid requests that can't be carried out.
 
 Each interface converts a `Refusal` to an error message in one place: REST in `RefusalHandler`, MCP in `mcp/server.py`,
-the chat endpoint in `answer_refusal`, commands in `RefusingCommand`, and operators' pages in `OperatorView.attempt`.
+the chat endpoint in `answer_refusal`, commands in `RefusingCommand`, and operators' pages in `OperatorView.attempt`
+and, for database errors, `LimitsMiddleware`.
 """
 
 from typing import Any

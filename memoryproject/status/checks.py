@@ -200,7 +200,7 @@ def _schedules(_: CheckData) -> Findings:
 
 
 def _clocks(facts: CheckData) -> Findings:
-    for event in facts.recent_events.put_back:
+    for event in facts.recent_events.times_corrected:
         times = event.payload["told"]
         sentence = f"Timestamps in the future were reset to the current time: {times}. Check the clocks of all hosts."
         yield Finding("clocks", DEGRADED, sentence)

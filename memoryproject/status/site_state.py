@@ -132,20 +132,20 @@ class RecentEvents:
 
     Args:
         restarts: Restarts of processes within a day, at most `RESTARTS_READ`, each with `age`.
-        put_back: The last correction of times in the future, if it is recent.
+        times_corrected: The last correction of times in the future, if it is recent.
         refused: A sentence for each provider whose check fails.
     """
 
     changes: list[Change]
     restarts: list[Any]
-    put_back: list[Event]
+    times_corrected: list[Event]
     refused: list[str]
 
 
 def recent_events(number: int) -> RecentEvents:
     """Return the latest events, with `number` changes, in one query."""
-    put_back = _newest(TIMES_CORRECTED).filter(created_at__gte=Now() - CORRECTION_SHOWN)[:1]
-    parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
+    times_corrected = _newest(TIMES_CORRECTED).filter(created_at__gte=Now() - CORRECTION_SHOWN)[:1]
+    parts = restarts(DAY)[:RESTARTS_READ], times_corrected, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
 
     def of(kind: str) -> list[Any]:

@@ -32,7 +32,7 @@ class Item:
     ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
     # first and last sequence of the source turns, in their session
     source_sequences: tuple[int, int] | None = None
-    time: datetime | None = None  # when the message was sent
+    time: datetime | None = None  # of the message or statement, with a time zone
     zone: tzinfo = UTC  # the person's, if the time is shown
     name: str = ""  # of the shard
     role: str = ""

@@ -135,7 +135,7 @@ waiting = WriteBuffer("context-receipts", _write)
 
 
 def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
-    """Record a context as served, in the background. It is blank in the format `json`."""
+    """Record a context as served, in the background. The context is blank in the format `json`."""
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
     quoted = [item.text for name, item in items if _is_quote(name, item)]

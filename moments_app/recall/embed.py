@@ -177,7 +177,7 @@ class Embed(Process[EmbedInput, Embedded]):
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
     def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
-        """Restart failed embedding jobs, and resend rejected texts that are due."""
+        """Restart failed jobs, and resend rejected texts that are due."""
         again = resend_rejected(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:MAX_RETRIED]:
             again += dry_run or _restarted(job)
@@ -261,7 +261,12 @@ class EmbedAll(Process[EmbedAllInput, None]):
         return embedding_model(model.recipe) if model else None
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Create missing vectors for up to `SECONDS_OF_ALL`. Raise PostponeJob if more texts are left."""
+        """Create missing vectors for up to `SECONDS_OF_ALL`.
+
+        Raises:
+            EngineError: the server failed.
+            PostponeJob: more texts are left.
+        """
         model, caller = incomplete_model(), self.caller(job)
         if model is None or caller is None:
             return Skipped("every text already has a vector from the model")

@@ -91,6 +91,7 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
     known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
     together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED_KINDS}
     stems = tuple(known) or word.stems[:MAX_LIKELY_STEMS]
+    # if nearly all texts are counted, stems without a count are left out
     others = () if known and is_counted else tuple(stem for stem in word.stems if stem not in stems)
     return Term(word.word, stems, together, word.factor, other_stems=others, is_time=is_time)
 

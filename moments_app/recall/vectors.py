@@ -261,6 +261,7 @@ def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
 
 
 def rejection_errors(model: EmbeddingModel) -> list[str]:
+    """Return the endpoint's errors for rejected texts. They contain no user text."""
     said = [kind.objects.refused(model).exclude(refusal="").values_list("refusal") for kind in KINDS.values()]
     return sorted({words for rows in said for (words,) in rows.distinct()[:MAX_ERRORS]})
 

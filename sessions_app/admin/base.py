@@ -216,15 +216,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         if self.get_object(request, unquote(object_id)) is None:
             raise PermissionDenied  # Django would redirect to the start page
         response: HttpResponse = super().history_view(request, object_id, extra_context)
-        return self._with_reading(request, response, "history")
+        return self._log_reading(request, response, "history")
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         response: HttpResponse = super().delete_view(request, object_id, extra_context)
-        return self._with_reading(request, response, "delete")
+        return self._log_reading(request, response, "delete")
 
-    def _with_reading(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
+    def _log_reading(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
         row = getattr(response, "context_data", {}).get("object")
         if row is not None:
             note_reading(request, f"{self.opts.verbose_name}: {page}", people_of(row))

@@ -48,8 +48,9 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @classmethod
     def validated(cls, data: Any, *, is_text: bool = False) -> dict[str, Any]:
-        """Return the validated data. Raise ValidationError, which names the item and the field, if a value is not
-        valid.
+        """Return the validated data.
+
+        Raises ValidationError, which names the item and the field, if a value is not valid.
 
         Args:
             data: JSON, or the parameters of a query string by name.

@@ -29,8 +29,8 @@ _all: "list[WriteBuffer[Any]]" = []
 @atexit.register
 def stop_all() -> None:
     """Write the buffers, and end the threads. Forks that skip `atexit` functions must call this."""
-    for behind in _all:
-        behind.stop()
+    for buffer in _all:
+        buffer.stop()
 
 
 class WriteBuffer(Generic[T]):

@@ -77,9 +77,8 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def hold(self, pks: Collection[int]) -> set[int]:
         """Protect people from erasure until the transaction ends. Return the primary keys of those that exist.
 
-        Blocks nothing else. A transaction that writes rows of a person and acquires other locks must call this
-        first, to avoid
-        deadlocks.
+        Blocks nothing else. A transaction that writes rows of a person and acquires other locks must call this first,
+        to avoid deadlocks.
         """
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_SQL, [list(pks)])

@@ -139,6 +139,13 @@ def open_export(path: Path) -> Iterator[ExportFile]:
         raise NotAnExport(f"{path}: {error.strerror}") from error
 
 
+ByTable = dict[Model, DiskDict]
+
+
+def _by_table() -> ByTable:
+    return defaultdict(DiskDict)
+
+
 @dataclass
 class Importing:
     """An import in progress."""
@@ -146,11 +153,9 @@ class Importing:
     export: ExportFile
     user: UserProfile  # the person that the data are restored to
     counts: Counter[str]  # added rows by file
-    # By table: primary keys of added rows by their ids in the export; ids of rows that existed before; and values to
-    # write after other rows are restored, by primary key.
-    added: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
-    existing: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
-    later: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
+    added: ByTable = field(default_factory=_by_table)  # primary keys of added rows, by their ids in the export
+    existing: ByTable = field(default_factory=_by_table)  # ids of rows that existed before
+    later: ByTable = field(default_factory=_by_table)  # values to write after other rows are restored, by primary key
 
     def existing_ids(self, model: Model, column: str, names: Collection[str]) -> set[str]:
         """Return which of the ids the person's rows already had before this import."""

@@ -5,10 +5,11 @@ span of a file, and an `Archive` describes the span. The file may contain spans 
 names consist of primary keys, months and times. The content is compressed in blocks, so a turn can be read without
 unpacking everything before it. Any program that supports gzip reads the blocks as one file.
 
-A file is never changed. If more turns of a session and month are archived, the span is copied to a new file. If a
-session is deleted, restored or copied, no row refers to its old span anymore. Then a job copies the file's other spans
-to a new file (`rewrite_archives`). After a crash, the job is retried, and an unused file may remain. The person's next
-run of retention removes it.
+A file is never changed. If more turns of a session and month are archived, the span is copied to a new file. If a span
+is copied, or its session is deleted or restored, no row refers to the old span anymore. If no row refers to the file
+anymore, `remove_unused_spans` removes the file after the commit. Otherwise, a job copies the other spans to a new file
+and reads it back, updates their rows in one transaction, and then removes the old file (`rewrite_archives`). After a
+crash, the job is retried, and an unused file may remain. The person's next run of retention removes it.
 """
 
 import gzip
@@ -197,9 +198,8 @@ def folder_of(session: Session) -> str:  # earlier versions stored the session's
 def store(content: PackedFile, name: str) -> str:
     """Write a file into the storage and read it back. Return the name that the storage gave it.
 
-    The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage
-    fails or
-    returns different content.
+    The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage fails
+    or returns different content.
     """
     with _as_archive_errors(name):
         content.file.seek(0)

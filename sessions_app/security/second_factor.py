@@ -44,7 +44,7 @@ class UnconfirmedKey:
 
     @classmethod
     def from_form(cls, login: User, signed: str) -> "UnconfirmedKey | None":
-        """Return the offer from a submitted form. None if it belongs to another login, or is too old."""
+        """Return the key from a submitted form. None if it belongs to another login, or is too old."""
         try:
             whose, key = signing.loads(signed, salt=_SALT, max_age=SET_UP_SECONDS)
         except signing.BadSignature:

@@ -262,8 +262,9 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
 
 
 def _has_same_content(message: Message, new: NewMessage, said_hash: str | None) -> bool:
-    """Return whether two messages have the same content. `said_hash` is the hash of `new`, to compare it with an
-    archive.
+    """Return whether two messages have the same content.
+
+    An archived message is compared by hash: `said_hash` is that of `new`, or None if the archived message has none.
     """
     # Older versions did not store names, so a retry of a message may have a name that the stored message lacks.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)

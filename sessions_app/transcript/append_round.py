@@ -188,11 +188,10 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
 
 
 def _possible_offsets(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """Return the offsets of `history` in `known` where all overlapping turns are the same.
+    """Return the offsets of `history` in `known` where all overlapping turns are the same, and the ends are close.
 
-    The two ends are within `MAX_FOLLOWING` turns of each other. If a turn was edited or left out, there is no such
-    offset.
-    Then return the offset of the common turns around the edge.
+    The two ends must be within `MAX_FOLLOWING` turns of each other. If a turn was edited or left out, there is no such
+    offset. Then return the offset of the common turns around the edge.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)

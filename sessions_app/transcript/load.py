@@ -71,6 +71,7 @@ class LoadedMessage(NamedTuple):
 
     @classmethod
     def from_message(cls, message: Message) -> Self:
+        """Convert a message. The key of its moment is included if it was loaded."""
         return cls._make(getattr(message, name, None) for name in cls._fields)
 
     @classmethod
@@ -103,8 +104,8 @@ class Page(NamedTuple):
 def load_session_messages(session: Session, max_messages: int | None = None) -> Loaded:
     """Load the latest partition event, if any, and the newest unretracted turns after it. Uses one statement.
 
-    `max_messages` is the maximum number of turns. The default is the limit in the settings, but at least the number
-    of turns that a build leaves live.
+    The session must belong to the acting user. `max_messages` is the maximum number of turns. The default is the limit
+    in the settings, but at least the number of turns that a build leaves live.
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}

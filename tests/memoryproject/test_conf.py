@@ -178,7 +178,9 @@ def test_the_embedded_model_has_its_own_name_and_width() -> None:
 def test_without_a_model_searches_use_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "PACKAGE", "no_such_package")
     assert conf.load({"EMBEDDING__TURNS": "true"}).embedding.provider == "none"
-    with pytest.raises(ImproperlyConfigured, match=r"EMBEDDING: .* needs no_such_package or EMBEDDING__MODEL_FOLDER"):
+    with pytest.raises(
+        ImproperlyConfigured, match=r"EMBEDDING: .* needs the extra `embeddings`, or EMBEDDING__MODEL_FOLDER"
+    ):
         conf.load({"EMBEDDING__PROVIDER": "embedded"})
 
 

@@ -108,7 +108,9 @@ class Command(BaseCommand):
 
     def _warn_without_embeddings(self) -> None:
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
-            self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
+            self._say(
+                f"Searches use words only, because the extra `{embeddings.EXTRA}` is not installed (docs/engines.md)."
+            )
 
     def _report_crash(self, left: str) -> None:
         """Report that the previous run was killed, in the same way as a child's death."""

@@ -135,7 +135,7 @@ class MemoryAtomAdmin(PageAdmin):
         process_manual_change(obj, requested_by=cause.actor)
 
     def _save_listed(self, atom: MemoryAtom, changed: Collection[str], cause: Cause) -> None:
-        """Save a task, goal or problem. Unlike other items, it is not pinned."""
+        """Save a task, goal or problem that a client wrote or reworded. It stays one, and is not pinned."""
         lock_entity(atom)
         entity = Entity.objects.get(pk=atom.pk)
         if (content := atom.content.replace("\r\n", "\n")) != entity.content:  # browsers send \r\n

@@ -143,7 +143,7 @@ def failed_count(request: HttpRequest) -> str:
 
 
 class TitleFilter(NewestValuesFilter):
-    """A filter that shows the titles of the processes or purposes in a field."""
+    """A filter that shows a title instead of each value; `title_of` returns it."""
 
     title_of: Callable[[str], str] = staticmethod(title_of)
 
@@ -168,7 +168,7 @@ class StateFilter(admin.SimpleListFilter):
 class JobAdmin(RequestedAdmin, LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
-    list_display = ("process_title", "state", "about", "reason", "queued", "duration", "requested")
+    list_display = ("process_title", "state", "about", "reason", "queued", "duration", "by")
     list_filter = (StateFilter, ("process", TitleFilter))
     shows_personal_data = False
     list_select_related = ("session__user", "user", "stream")
@@ -225,7 +225,7 @@ class JobAdmin(RequestedAdmin, LogAdmin):
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
     @admin.display(description="By")
-    def requested(self, job: Any) -> str:
+    def by(self, job: Any) -> str:
         actor = named_actor(job.requested_by, job.key_name)
         return format_html('<span class="rem-op-cell rem-op-narrow">{}</span>', actor)
 

@@ -88,6 +88,12 @@ class TimelineSection:
         return self.moments[self.end - 1] if self.first < self.end < len(self.moments) else None
 
     @property
+    def linked_from(self) -> list[Moment]:
+        """The moments that link to the open one, in the order of the chain."""
+        key = self.opened.key if self.opened else None
+        return [moment for moment in reversed(self.moments) if key in moment.previous_moment_keys]
+
+    @property
     def next(self) -> Moment | None:
         return self._neighbor(-1)
 
@@ -172,7 +178,9 @@ class MomentReading(RowView[Moment]):
     route, name = "<int:pk>/reading/", "reading"
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        return render(request, "operator/moments/reading.html", reading_context(self, self.row))
+        section = around(self.row, AsOf.of(request).time)
+        shown = reading_context(self, self.row) | {"section": section}
+        return render(request, "operator/moments/reading.html", shown)
 
 
 class Timeline(OperatorPage):

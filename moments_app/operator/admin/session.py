@@ -191,7 +191,6 @@ class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: their turns, their previous version, and their duration."""
 
     list_display = ("window", "badge", "session_link", "user_link", "base_link", "sources", "duration", "created_at")
-    list_select_related = ("session", "user", "base")
     list_filter = (StatusFilter, UserFilter)
     open_lookups = ("session__id__exact", "user__id__exact")
     ordering = ("-id",)
@@ -202,6 +201,10 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     class Media:
         js = ("operator/walk.js",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Summary]:
+        queryset: QuerySet[Summary] = super().get_queryset(request)
+        return queryset.select_related("session", "user", "job", "prompt_version__resource", "base")
 
     def get_fieldsets(self, request: HttpRequest, obj: Summary | None = None) -> list[Any]:
         return []  # the page doesn't use Django's fields
@@ -235,7 +238,6 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     """Receipts of contexts: their sizes, by layer."""
 
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
-    total = column("total_tokens", "Tokens", "{:,}".format)
     list_filter = (UserFilter, ("created_at", DaysFilter))
     list_select_related = ("session", "user")
     shows_personal_data = False
@@ -245,6 +247,10 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:
         return []  # the page doesn't use Django's fields
+
+    @admin.display(description="Tokens")
+    def total(self, receipt: ContextReceipt) -> str:
+        return f"{sum(tokens_by_layer(receipt).values()):,}"
 
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:

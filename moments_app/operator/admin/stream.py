@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -205,7 +206,6 @@ class MemoryStreamAdmin(PageAdmin):
 
     list_display = ("of_type", "agent", "user", "session", "in_use", "waiting_count", "fact_count", "consolidated")
     list_filter = (("stream_type", KindFilter), "is_active")
-    list_select_related = ("user", "session")
     sortable_by = ()
     search_fields = search_prefixes = ("name", "agent_id", "user__user_id", "session__session_id")
     open_lookups = ("session__id__exact", "user__id__exact")
@@ -258,6 +258,10 @@ class MemoryStreamAdmin(PageAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamList]:
         return StreamList
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryStream]:
+        queryset: QuerySet[MemoryStream] = super().get_queryset(request)
+        return queryset.select_related("user", "session")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> MemoryStream | None:
         stream: MemoryStream | None = super().get_object(request, object_id, from_field)

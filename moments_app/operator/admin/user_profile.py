@@ -33,7 +33,7 @@ from sessions_app.models.user_profile import DERIVED, EDITED
 from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, count_erasable_rows, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
-MOST_FOUND = 10_000  # maximum number of people that a search returns; a common word matches everyone
+MAX_FOUND = 10_000  # maximum number of people that a search returns; a common word matches everyone
 
 
 class ExportProfile(RowView[UserProfile]):
@@ -138,7 +138,7 @@ class UserProfileAdmin(PageAdmin):
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
     def search(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
-        by_words = UserProfile.objects.matching(term).values("pk")[:MOST_FOUND]
+        by_words = UserProfile.objects.matching(term).values("pk")[:MAX_FOUND]
         return found_by_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:

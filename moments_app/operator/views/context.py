@@ -192,14 +192,17 @@ class ReceiptForm(FormPage[ContextReceipt]):
 
     def context(self) -> dict[str, Any]:
         receipt = self.row
+        sizes = tokens_by_layer(receipt)
+        total = sum(sizes.values())
         layers = [
             StoredLayer(name, tokens, [StoredLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
-            for name, tokens in tokens_by_layer(receipt).items()
+            for name, tokens in sizes.items()
         ]
         pages = Pages(receipt.user, [line.ref for layer in layers for line in layer.lines])
         return {
             "receipt": receipt,
-            "layers": shown_layers(layers, pages, receipt.total_tokens or 1),
+            "total": total,
+            "layers": shown_layers(layers, pages, total or 1),
             "bar": BAR,
             "answer": _answer_to(receipt),
         }

@@ -86,7 +86,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "written_by": name_of(self.request, atom.written_by),
             "may_move": may_move,
             "eviction_warning": _eviction_warning(atom),
-            "may_evict": may_move or (may_change and not is_released and _is_line_or_unused(atom)),
+            "may_evict": may_move or (may_change and not is_released and _is_line_or_no_longer_in_text(atom)),
             "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),
             "may_search": atom.user_id and not atom.is_candidate and self.request.user.has_perms(SEE_MEMORY),
             "may_retract": self._may_retract(),
@@ -168,7 +168,7 @@ def _eviction_warning(atom: MemoryAtom) -> str:
     return f"{rest} Other people still see the released text until you revoke the release."
 
 
-def _is_line_or_unused(atom: MemoryAtom) -> bool:
+def _is_line_or_no_longer_in_text(atom: MemoryAtom) -> bool:
     """Return whether the item is a line of a text, or was merged into a text that no longer contains it."""
     is_absorbed = atom.state == MemoryAtom.State.ABSORBED
     return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_in_line(atom))

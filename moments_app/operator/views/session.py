@@ -71,8 +71,9 @@ class Transcript(FirstTab[Session], SessionTab):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | self.turns()
-        has_turns = self.row.kept_from_sequence <= self.row.last_sequence  # only turns before this one are archived
-        return shown | {"may_select": shown["may_retract"] and bool(shown["entries"]) and has_turns}
+        # Archived turns can't be retracted.
+        has_stored_turns = self.row.kept_from_sequence <= self.row.last_sequence
+        return shown | {"may_select": shown["may_retract"] and bool(shown["entries"]) and has_stored_turns}
 
     def turns(self) -> dict[str, Any]:
         """Read a page of turns: the newest, or those before, after or around the place in the URL."""
@@ -208,7 +209,7 @@ class BuildForm(forms.Form):
     lag = forms.IntegerField(min_value=0, max_value=1_000_000, required=False)
 
 
-class JobView(OperatorView):
+class JobRequestView(OperatorView):
     """A base for views that queue jobs for a session."""
 
     def request_job(self, session: Session, process: str, message: str, *, params: dict[str, Any] | None = None) -> str:
@@ -219,7 +220,7 @@ class JobView(OperatorView):
         return change_url(job)
 
 
-class BuildSession(JobView, RowAction[Session]):
+class BuildSession(JobRequestView, RowAction[Session]):
     """Queue a forced build, optionally with a lag."""
 
     route, name = "<int:pk>/build/", "build"
@@ -233,7 +234,7 @@ class BuildSession(JobView, RowAction[Session]):
         return self.request_job(session, BuildMoments.name, "Queued a build of moments", params=params)
 
 
-class CompactSession(JobView, RowAction[Session]):
+class CompactSession(JobRequestView, RowAction[Session]):
     """Queue a digest of the live window."""
 
     route, name = "<int:pk>/digest/", "digest"
@@ -242,7 +243,7 @@ class CompactSession(JobView, RowAction[Session]):
         return self.request_job(session, DigestSession.name, "Queued a compaction of the session")
 
 
-class SettleSession(JobView, RowAction[Session]):
+class SettleSession(JobRequestView, RowAction[Session]):
     """Queue settling of the session, which runs once the session is quiet."""
 
     route, name = "<int:pk>/settle/", "settle"
@@ -268,7 +269,7 @@ class HoldSession(RowAction[Session]):
         return change_url(session)
 
 
-class RebuildSession(JobView, SessionPage):
+class RebuildSession(JobRequestView, SessionPage):
     """Show what would be rebuilt and its cost, and queue the rebuild."""
 
     route, name, permission, needs = "<int:pk>/rebuild/", "rebuild", "change", ("moments_app.view_moment",)

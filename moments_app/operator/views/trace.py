@@ -3,13 +3,14 @@
 The operator can ask the model again without some lines of memory, to see whether the answer depends on them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import dropwhile, takewhile
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from moments_app.context.assemble import ContextRequest, stored_context
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.receipts import StoredContext, StoredLine
+from moments_app.context.receipts import StoredContext, StoredLayer, StoredLine
 from moments_app.context.render import FORMATS
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import CallRecord, EngineError
@@ -180,7 +181,8 @@ def traced_layers(then: StoredContext | None, now: StoredContext | None, pages: 
 def _traced(key: str, then: StoredContext | None, now: StoredContext | None, pages: Pages) -> TracedLayer:
     lines = list(_compared(key, _lines(then, key), _lines(now, key), pages))
     size, markup = (
-        TracedTokens(*(_sum(context, key, tokens) for context in (then, now))) for tokens in ("tokens", "markup_tokens")
+        TracedTokens(*(_sum(context, key, tokens) for context in (then, now)))
+        for tokens in (attrgetter("tokens"), attrgetter("markup_tokens"))
     )
     return TracedLayer(key, 0, lines=lines, size=size, markup=markup)
 
@@ -191,10 +193,8 @@ def _lines(context: StoredContext | None, key: str) -> list[KeyedLine]:
     return [(line.ref, "" if key == CLOCK else line.text, line) for line in lines]
 
 
-def _sum(context: StoredContext | None, key: str, tokens: str) -> int | None:
-    if context is None:
-        return None
-    return sum(int(getattr(layer, tokens)) for layer in context.layers if layer.name == key)
+def _sum(context: StoredContext | None, key: str, tokens: Callable[[StoredLayer], int]) -> int | None:
+    return None if context is None else sum(tokens(layer) for layer in context.layers if layer.name == key)
 
 
 def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], pages: Pages) -> Iterator[ShownLine]:

@@ -56,6 +56,16 @@ def test_deleted_sources_and_those_of_others_have_no_links(root: Client, ada: Us
     assert shown.count("(deleted)") == 3
 
 
+def test_totals_count_only_the_listed_layers(root: Client, ada: UserProfile) -> None:
+    remember(ada, 1)
+    receipt = served(Session.objects.get())
+    receipt.tokens |= {"layer_of_another_release": 1_000}
+    receipt.save()
+    for url, total in ((change_url(receipt), "45 tokens"), (list_url(ContextReceipt), ">45<")):
+        shown = page(root, url)
+        assert total in shown and "1,045" not in shown
+
+
 @pytest.mark.slow
 def test_the_page_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     remember(ada, 40)

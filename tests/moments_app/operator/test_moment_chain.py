@@ -27,6 +27,12 @@ def rows_of(text: str) -> list[int]:
     return [int(pk) for pk in re.findall(r'id="moment-(\d+)"', text)]
 
 
+def linked_from(text: str) -> list[int]:
+    """Return the primary keys of the moments that link to the open one, in the order of the list."""
+    listed = text.split("Linked from")[1].split("</ul>")[0]
+    return [int(pk) for pk in re.findall(r"#moment-(\d+)", listed)]
+
+
 class TestChain:
     """Walking along the chain."""
 
@@ -102,6 +108,17 @@ class TestChain:
         shown = page(root, reverse("admin:moments_app_moment_reading", args=[moment.pk]))
         assert "<html" not in shown
         assert 'id="turn-2"' in shown and 'id="turn-4"' not in shown and change_url(moment) in shown
+
+    def test_an_open_moment_lists_the_later_moments_that_link_to_it(self, root: Client, ada: UserProfile) -> None:
+        moments = remember(ada, 12)  # each links to the three before it
+        day = f"{moments[9].ends_at:%Y-%m-%d}"
+        by_then = [n for n in (9, 10, 11) if f"{moments[n].ends_at:%Y-%m-%d}" <= day]
+        assert by_then != [9, 10, 11]
+        reading = reverse("admin:moments_app_moment_reading", args=[moments[8].pk])
+        for url, query in ((chain_url(ada), {"at": moments[8].pk}), (reading, {})):
+            assert linked_from(page(root, url, **query)) == [moments[n].pk for n in (9, 10, 11)]
+            assert linked_from(page(root, url, **query, as_of=day)) == [moments[n].pk for n in by_then]
+        assert "Linked from" not in page(root, chain_url(ada), at=moments[11].pk)
 
     def test_only_operators_who_can_see_moments_see_the_chain(self, ada: UserProfile) -> None:
         moment = remember(ada, 1)[0]

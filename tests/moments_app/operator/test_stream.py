@@ -193,6 +193,13 @@ class TestPage:
         part = root.get(more, headers={"HX-Request": "true"}).content.decode()
         assert "Fact 00." in part and "<html" not in part and "Earlier items" not in part
 
+    def test_the_owner_of_a_text_takes_no_extra_queries(self, root: Client, ada: UserProfile) -> None:
+        session = talk(ada, 2)
+        MemoryStream.objects.ensure_for(session)
+        of_session = MemoryStream.objects.get(session=session)
+        asked, of_shard = (queries_of(root, url(stream, "items", "fact")) for stream in (of_session, shard("repairs")))
+        assert asked == of_shard + 1  # the access log of the person
+
     def test_an_unknown_kind_of_item_is_not_found(self, root: Client, own: MemoryStream) -> None:
         assert root.get(url(own, "items", "moment")).status_code == 404
 

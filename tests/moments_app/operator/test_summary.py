@@ -8,9 +8,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.models import Job, Summary
+from moments_app.models import Job, PromptResource, Summary
 from moments_app.models.summary import PROCESS, STUCK_AFTER
+from moments_app.prompts import ROLLING_SUMMARY_URI
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.transcript import talk
@@ -70,6 +72,12 @@ class TestSummary:
         roll(session, 60)
         many = [queries_of(root, url) for url in (versions_url(session), list_url(Summary), change_url(versions[0]))]
         assert many == few and max(many) <= MAX_QUERIES
+
+    def test_the_base_job_and_prompt_of_a_version_take_no_extra_queries(self, root: Client, session: Session) -> None:
+        first, second = roll(session, 2)
+        prompt = PromptResource.objects.version_in_force(ROLLING_SUMMARY_URI, DEFAULT)
+        Summary.objects.filter(pk=second.pk).update(job=failed_job(session), prompt_version=prompt)
+        assert queries_of(root, change_url(second)) == queries_of(root, change_url(first))
 
     def test_a_version_is_shown_with_sources_base_and_next_version(self, root: Client, session: Session) -> None:
         base, summary, following = roll(session, 3, facts=[{"fact": "The rent is due.", "message_indexes": [4]}])

@@ -116,7 +116,7 @@ class TestBothSides:
         before = everything(but=["moments_app_enginecall"])
         trial = tried(Purpose.STREAM_CONSOLIDATION, stream)
         assert everything(but=["moments_app_enginecall"]) == before
-        assert [made.answer.text.content.count("Observation") for made in trial.answers] == [3, 3]
+        assert [made.answer.content.count("Observation") for made in trial.answers] == [3, 3]
         assert trial.is_again == done_before
 
     def test_memory_derived_from_the_turns_is_not_shown_to_the_engine_as_known(
