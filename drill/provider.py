@@ -15,7 +15,7 @@ from drill.ledger import marks_in
 LATENCY = 0.15  # simulated duration of a call, so that workers can be found at work
 SHAPES = {"moments": "moment_builder", "memories": "memory_extraction"}  # the tasks of combined calls
 FENCE = "<<<TRANSCRIPT"
-_LABELLED = re.compile(r'\{"[LO]\d+": ', re.IGNORECASE)
+_LABELED = re.compile(r'\{"[LO]\d+": ', re.IGNORECASE)
 _TURN = re.compile(r'\{"(\d+) (user|assistant|tool)": ')
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
@@ -225,9 +225,9 @@ def task_of(part: str) -> str:
     return part.partition("_")[0]
 
 
-def labelled_of(asked: str) -> list[tuple[str, str]]:
+def labeled_of(asked: str) -> list[tuple[str, str]]:
     """Return the lines and observations of a consolidation request, each with its label."""
-    found = (json.loads(line) for line in asked.splitlines() if _LABELLED.match(line))
+    found = (json.loads(line) for line in asked.splitlines() if _LABELED.match(line))
     return [part for one in found for part in one.items()]
 
 
@@ -275,7 +275,7 @@ def _memories(asked: str) -> Json:
 
 
 def _consolidated(asked: str) -> Json:
-    return {"lines": [{"text": text, "carries": [label]} for label, text in labelled_of(asked)]}
+    return {"lines": [{"text": text, "carries": [label]} for label, text in labeled_of(asked)]}
 
 
 ANSWERS: Mapping[str, Answer] = {

@@ -26,7 +26,7 @@ from memoryproject.database.probe import DatabaseHangs
 from memoryproject.serving.fair_shares import Refused
 from memoryproject.serving.request_limits import (
     Bridge,
-    ClientGone,
+    RequestAbandoned,
     answer_json,
     caller_of,
     read_body,
@@ -101,7 +101,7 @@ async def _respond(scope: Scope, receive: Receive, send: Send) -> None:
     except DatabaseHangs:
         away = Refused(503, "unavailable", "The database does not respond. Try again in a moment.")
         await _refuse(scope, receive, send, away)
-    except ClientGone:
+    except RequestAbandoned:
         return
 
 

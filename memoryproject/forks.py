@@ -43,7 +43,11 @@ def load() -> None:
 
 
 def background(*, stops_database: bool = False) -> list[Fork]:
-    """Return the workers and the watchdog. If the parent dies, the watchdog can stop the embedded database."""
+    """Return the workers and the watchdog.
+
+    Args:
+        stops_database: Whether the watchdog stops the embedded database if the parent dies.
+    """
     number = settings.JOBS.workers
     watch = partial(_as_worker, partial(watchdog.serve, stops_database=stops_database))
     parent_death_signal = signal.SIGTERM if stops_database else signal.SIGKILL

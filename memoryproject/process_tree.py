@@ -116,7 +116,11 @@ def die_with_parent() -> None:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to signal this process when its parent, as read before the fork, dies. Exit if it is dead."""
+    """Ask the kernel to signal this process when its parent dies. Exit if the parent is already dead.
+
+    Args:
+        parent: The parent's process id, read before this process was forked.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -324,14 +328,14 @@ class Tree:
             signal.signal(number, lambda *_: None)  # an ignored signal would not end the wait
         with signals_as_bytes() as signals:
             while True:
-                self.restart_dead()
+                self.supervise()
                 select.select([signals], [], [], self._pause())
                 with suppress(BlockingIOError):
                     if WAKE in os.read(signals, 1024):
                         self.wake()
 
     def wake(self) -> None:
-        """Mark all children, so `restart_dead` starts idle ones. One about to exit may not have seen the new work."""
+        """Mark all children, so `supervise` starts idle ones. One about to exit may not have seen the new work."""
         for child in self.children:
             child.is_woken = True
 
@@ -339,7 +343,8 @@ class Tree:
         due = [child.due_at for child in self.children if not child.was_started]
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
-    def restart_dead(self) -> None:
+    def supervise(self) -> None:
+        """Reap exited processes. Start each child that is due after its death, and each resting one that was woken."""
         multiprocessing.active_children()  # reaps processes started by `run_detached`
         for child in self.children:
             if child.is_resting:

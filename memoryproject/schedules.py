@@ -40,7 +40,8 @@ class Scheduled:
     """A scheduled task.
 
     Args:
-        run: Accepts `dry_run`. `str()` of its result says what was done. If that has `failures`, the command fails.
+        run: Accepts `dry_run`. `str()` of its result says what was done. If the result has `failures`, the command
+            `run_schedule` fails.
     """
 
     name: str
@@ -155,7 +156,8 @@ def correct_next_runs() -> list[TimeCorrection]:
 def _correct_next_run(row: Schedule, timing: Timing) -> None:
     """Correct a next run at the wrong time of day, or more than one interval away.
 
-    The queue computes each run from the previous one, so one wrong time would delay all later runs.
+    The cause is a wrong clock, or a release that shortened the interval or changed the time of day. The queue computes
+    each run from the previous one, so one wrong time would delay all later runs.
     """
     latest = _latest_next_run(timing, database_now())
     if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):

@@ -70,13 +70,13 @@ class SummaryInput(ProcessInput):
 
 
 @dataclass(frozen=True)
-class TimedAnswer:
+class TimedSummary:
     answer: SummaryAnswer
     engine: str
     milliseconds: int
 
 
-class RollSummary(Process[SummaryInput, TimedAnswer]):
+class RollSummary(Process[SummaryInput, TimedSummary]):
     name = PROCESS
     title = "Summarize new messages"
     makes = "summaries of new messages"
@@ -123,13 +123,13 @@ class RollSummary(Process[SummaryInput, TimedAnswer]):
             corrections=corrections,
         )
 
-    def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> TimedAnswer:
+    def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> TimedSummary:
         progress(0, 1)
         started = time.monotonic()
         answer = engine.roll_summary(input.request)
-        return TimedAnswer(answer, engine.name, round((time.monotonic() - started) * 1000))
+        return TimedSummary(answer, engine.name, round((time.monotonic() - started) * 1000))
 
-    def commit(self, job: Job, input: SummaryInput, answer: TimedAnswer) -> None:
+    def commit(self, job: Job, input: SummaryInput, answer: TimedSummary) -> None:
         """Complete the version and the job, and queue the next version if rounds ended in the meantime.
 
         Raises:
@@ -187,7 +187,7 @@ class RollSummary(Process[SummaryInput, TimedAnswer]):
         if_read = Ceil((turns - float(FIRST_END)) / float(conf.every_turns)), turns
         unread = Floor(turns / float(UNREAD_TURNS if _calls_model() else FREE_TURNS))
         if_unread = unread, Least(unread * float(WINDOW), turns)
-        calls, shown = (_if_read(*each) for each in zip(if_read, if_unread, strict=True))
+        calls, shown = (_read_or_unread(*each) for each in zip(if_read, if_unread, strict=True))
         return Workload(
             engine_name(settings.ENGINE.model_for_speed),
             Sum(calls, filter=is_due),
@@ -227,7 +227,7 @@ def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bo
     since = end - session.summarized_to
     if not conf.enabled or end < FIRST_END or since < conf.every_turns:
         return False
-    return since >= _unread_turns(session) or (may_have_been_read and _was_read(session))
+    return since >= _unread_turns(session) or (may_have_been_read and _counts_as_read(session))
 
 
 def _unread_turns(session: Session) -> int:
@@ -241,7 +241,7 @@ def _calls_model() -> bool:
     return engine_name(settings.ENGINE.model_for_speed) != EXTRACTIVE
 
 
-def _if_read(read: Combinable, unread: Combinable) -> Case:
+def _read_or_unread(read: Combinable, unread: Combinable) -> Case:
     """Return one of two expressions, depending on whether contexts of a session are requested."""
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
@@ -253,8 +253,8 @@ def _may_have_been_read(session: Session, added: Sequence[Message]) -> bool:
     return added[0].sequence > session.summarized_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
 
 
-def _was_read(session: Session) -> bool:
-    """Return whether a context was requested, or may have been, since the last summary."""
+def _counts_as_read(session: Session) -> bool:
+    """Return whether a context was requested since the last summary. Without receipts, assume so."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
     return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarized_to).exists()

@@ -62,7 +62,7 @@ def digest_now(session: Session, **_: Any) -> None:
 
 @receiver(turns_overdue)
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Settle a session with turns past the retention period, which are deleted afterwards."""
+    """Queue a settle job for a session with turns past the retention period, which are deleted once it has run."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)
 
 

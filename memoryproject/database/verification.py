@@ -26,20 +26,20 @@ OWN = ("sessions_app", "moments_app")
 def verify() -> Iterator[str]:
     """Yield a sentence for each problem."""
     checks = (
-        unknown_migrations,
-        unprotected_tables,
-        missing_privileges,
-        definer_functions,
-        failed_request,
-        archives,
-        turns,
-        shared_memory,
+        migration_problems,
+        row_security_problems,
+        privilege_problems,
+        definer_function_problems,
+        request_problems,
+        archive_problems,
+        turn_problems,
+        shared_memory_problems,
     )
     for check in checks:
         yield from check()
 
 
-def unknown_migrations() -> list[str]:
+def migration_problems() -> list[str]:
     if problem := _partial_upgrade():
         return [problem]
     executor = MigrationExecutor(connection)
@@ -86,7 +86,8 @@ def _partial_upgrade() -> str:
 def partly_applied(recorded: Collection[tuple[str, str]]) -> str:
     """Return a sentence if only some migrations replaced by a squashed one were applied, or a blank string.
 
-    Django ignores such a squashed migration, or raises an error. The files of the other migrations are deleted.
+    Django ignores such a squashed migration, or raises an error. Django can't apply the rest, because their files are
+    deleted.
     """
     loader = MigrationLoader(None, load=False)
     loader.load_disk()
@@ -120,7 +121,7 @@ def unknown_to_this_version(loader: MigrationLoader, recorded: Iterable[tuple[st
     return sorted(set(recorded) - known)
 
 
-def unprotected_tables() -> list[str]:
+def row_security_problems() -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -141,15 +142,15 @@ def unprotected_tables() -> list[str]:
     ]
 
 
-def missing_privileges() -> list[str]:
+def privilege_problems() -> list[str]:
     return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing_grants()]
 
 
-def definer_functions() -> list[str]:
+def definer_function_problems() -> list[str]:
     return [str(gap) for gap in gaps()]
 
 
-def failed_request() -> list[str]:
+def request_problems() -> list[str]:
     """Run a request's transaction without a user, and return its problems. Errors are reported only by class."""
     try:
         with acting_for(None, application=DEFAULT):
@@ -160,7 +161,7 @@ def failed_request() -> list[str]:
     return []
 
 
-def archives() -> Iterator[str]:
+def archive_problems() -> Iterator[str]:
     for archive in Archive.objects.order_by("pk").iterator():
         try:
             archive_files.check(archive)
@@ -168,14 +169,14 @@ def archives() -> Iterator[str]:
             yield str(error)
 
 
-def turns() -> list[str]:
+def turn_problems() -> list[str]:
     found = coverage()
     wrong = [f"{found.missing:,} turns are missing." if found.missing else ""]
     wrong.append(f"{found.miscounted:,} sessions have wrong counters." if found.miscounted else "")
     return [sentence for sentence in wrong if sentence]
 
 
-def shared_memory() -> Iterator[str]:
+def shared_memory_problems() -> Iterator[str]:
     """Yield sentences about shared memory that was never released."""
     for release in Release.objects.standing().select_related("stream", "atom"):
         if not release.is_signed:

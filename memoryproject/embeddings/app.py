@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from memoryproject.embeddings import remove_address, served, write_address
 from memoryproject.embeddings.queue import Queue, QueueFull
-from memoryproject.embeddings.served import Embedding, Model, Vector
+from memoryproject.embeddings.served import Embedding, FloatArray, Model
 from memoryproject.serving.quiet_server import QuietServer
 
 MAX_CONNECTIONS = 128
@@ -170,12 +170,12 @@ def _answer(asked: EmbeddingsRequest, made: list[Embedding], name: str) -> dict[
     }
 
 
-def _floats(vector: Vector) -> list[float]:
+def _floats(vector: FloatArray) -> list[float]:
     found: list[float] = vector.tolist()
     return found
 
 
-def _base64(vector: Vector) -> str:
+def _base64(vector: FloatArray) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 

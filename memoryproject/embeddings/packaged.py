@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from memoryproject.embeddings import DIMENSIONS, PACKAGE
-from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, Model, Vector, session, unit
+from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, FloatArray, Model, session, unit
 
 FILE = "e5-small-q4.bin"
 PREFIXES = ("passage: ", "query: ")
@@ -39,13 +39,13 @@ class PackagedModel(Model):
 
     def __init__(self) -> None:
         file = WeightsFile()
-        self._tokenizer, self._embeddings = Tokenizer(file), Embeddings(file)
+        self._tokenizer, self._token_vectors = Tokenizer(file), TokenVectors(file)
         self._session = session(Graph(file).serialized())
         file.release()
 
     def embed(self, text: str, *, is_query: bool) -> Embedding:
         tokens = self._tokenizer.encode(PREFIXES[is_query] + text[:MAX_CHARS], MAX_TOKENS)
-        [output] = self._session.run([OUTPUT], {INPUT: self._embeddings.of(tokens)[None]})
+        [output] = self._session.run([OUTPUT], {INPUT: self._token_vectors.of(tokens)[None]})
         return Embedding(unit(numpy.asarray(output)[0]), len(tokens))
 
 
@@ -105,11 +105,11 @@ class WeightsFile:
         """Release the memory of the parts that were read. They are read again when they are needed."""
         self._bytes.madvise(MADV_DONTNEED)
 
-    def floats(self, name: str) -> Vector:
+    def floats(self, name: str) -> FloatArray:
         offset, size = self._tensors[name]
         return self._array(offset, numpy.float32, size // 4)
 
-    def matrix(self, name: str, columns: int, rows: list[int] | None = None) -> Vector:
+    def matrix(self, name: str, columns: int, rows: list[int] | None = None) -> FloatArray:
         """Return some rows of a matrix, or all of them."""
         offset, size = self._tensors[name]
         blocks = self._array(offset, _BLOCK, size // _BLOCK.itemsize).reshape(-1, columns // BLOCK)
@@ -117,7 +117,7 @@ class WeightsFile:
         packed = blocks["weights"]
         # The 4-bit weights of byte i are number i and i + 16 of the block.
         weights = numpy.concatenate([packed & 0xF, packed >> 4], axis=-1).astype(numpy.float32) - ZERO
-        found: Vector = weights * blocks["scale"].astype(numpy.float32)[..., None]
+        found: FloatArray = weights * blocks["scale"].astype(numpy.float32)[..., None]
         return found.reshape(-1, columns)
 
 
@@ -155,15 +155,15 @@ class Tokenizer:
         return found[::-1]
 
 
-class Embeddings:
+class TokenVectors:
     """The vectors of tokens at their positions: the input of the model."""
 
     def __init__(self, file: WeightsFile) -> None:
         self._file = file
         self._positions = file.floats("emb.pos").reshape(-1, file.hidden) + file.floats("emb.type")[: file.hidden]
 
-    def of(self, tokens: list[int]) -> Vector:
-        found: Vector = self._file.matrix("emb.word", self._file.hidden, tokens) + self._positions[: len(tokens)]
+    def of(self, tokens: list[int]) -> FloatArray:
+        found: FloatArray = self._file.matrix("emb.word", self._file.hidden, tokens) + self._positions[: len(tokens)]
         return found
 
 

@@ -17,13 +17,13 @@ MAX_TOKENS = 320  # per text; the rest is ignored, because the time per token gr
 POOLED_OUTPUT = "sentence_embedding"  # the output of models with built-in pooling
 _FATAL = 4  # a log level of ONNX Runtime
 
-Vector = NDArray[numpy.float32]
+FloatArray = NDArray[numpy.float32]
 
 
 class Embedding(NamedTuple):
     """A text's vector, of length 1, and its number of tokens."""
 
-    vector: Vector
+    vector: FloatArray
     tokens: int
 
 
@@ -56,9 +56,9 @@ def session(model: str | bytes) -> "InferenceSession":
     return InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def unit(vector: Vector) -> Vector:
+def unit(vector: FloatArray) -> FloatArray:
     """Return the vector with length 1."""
-    found: Vector = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
+    found: FloatArray = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
     return found
 
 
@@ -92,10 +92,10 @@ class OnnxModel(Model):
         pooled = self._pooled(numpy.asarray(output, dtype=numpy.float32)[0])
         return Embedding(unit(pooled), len(encoded.ids))
 
-    def _pooled(self, output: Vector) -> Vector:
+    def _pooled(self, output: FloatArray) -> FloatArray:
         if output.ndim == 1:
             return output
-        pooled: Vector = output[0] if self._takes_first else output.mean(axis=0)
+        pooled: FloatArray = output[0] if self._takes_first else output.mean(axis=0)
         return pooled
 
 

@@ -43,7 +43,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request. Blank fields are unknown; the application is known once the key is verified."""
+    """The sender of a request. A blank key means that the request has none.
+
+    The application is blank until the key is verified.
+    """
 
     key: str = ""
     application: str = ""

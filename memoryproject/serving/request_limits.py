@@ -57,8 +57,8 @@ IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
 
 
-class ClientGone(Exception):
-    """The client disconnected before the request was complete."""
+class RequestAbandoned(Exception):
+    """The client disconnected before its request was complete, or the server abandoned the request."""
 
 
 class Threads:
@@ -139,7 +139,7 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
 
     Raises:
         Refused: The body is longer, or did not arrive within `BODY_SECONDS`.
-        ClientGone: The client disconnected.
+        RequestAbandoned: The client disconnected.
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
@@ -155,7 +155,7 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientGone
+                    raise RequestAbandoned
                 part = message.get("body", b"")
                 size += len(part)
                 if size > limit:
@@ -340,7 +340,12 @@ class _Call:
         return _no_write
 
     def _stream(self, part: bytes, *, is_first: bool) -> None:
-        """Send a part, and wait for the client. Raise `TimeoutError` if it is slow, or `ClientGone` if abandoned."""
+        """Send a part, and wait for the client.
+
+        Raises:
+            TimeoutError: The client is slow.
+            RequestAbandoned: The server has abandoned the request.
+        """
         messages = [self._start] if is_first else []
         messages.append({"type": "http.response.body", "body": part, "more_body": True})
         for message in messages:
@@ -348,7 +353,7 @@ class _Call:
 
     async def _sent(self, message: Message) -> None:
         if self._is_abandoned:
-            raise ClientGone
+            raise RequestAbandoned
         self._has_sent = True
         if ends := deadline():
             ends.lift()

@@ -19,13 +19,13 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from memoryproject.database.timeouts import statement_timeout
-from memoryproject.database.verification import failed_request, schema_mismatch
+from memoryproject.database.verification import request_problems, schema_mismatch
 from memoryproject.schedules import late
 from memoryproject.status.site_state import RESTARTS_WITHIN, RecentEvents, State, recent_events
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.incidents import Incident
-from moments_app.reports.overview import Backlog, open_job_groups
+from moments_app.reports.overview import Backlog, job_groups
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.database.database_roles import ADMIN, using_role
 
@@ -141,7 +141,7 @@ def _unanswered(error: Exception) -> str:
 def _held(_: CheckData) -> Findings:
     """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
     now = timezone.now()
-    groups = open_job_groups(Job.objects.all())
+    groups = job_groups(Job.objects.all())
     for kind in Job.Held:
         held = [group for group in groups if group.waits_for == kind]
         since = min((group.since for group in held if group.since), default=now)
@@ -223,7 +223,7 @@ def findings(checks: Iterable[Callable[[CheckData], Findings]], facts: CheckData
 
 def with_request(found: list[Finding]) -> list[Finding]:
     """Return the findings, with those of a request's transaction unless the site is already known to be down."""
-    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in failed_request())]
+    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in request_problems())]
 
 
 def is_down(found: Iterable[Finding]) -> bool:

@@ -31,7 +31,7 @@ from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.vectors import EmbeddingProgress, embedding_progress
-from moments_app.reports.overview import DUE, JobGroup, estimated_rows, open_job_groups
+from moments_app.reports.overview import DUE, JobGroup, estimated_rows, job_groups
 from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.database.database_roles import using_role
@@ -95,7 +95,7 @@ def figures_of(application: int) -> "list[Figures]":
 
 
 def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
-    groups = open_job_groups(jobs)
+    groups = job_groups(jobs)
     counts: Labeled = {(str(status),): 0 for status in (*Job.OPEN, Job.Status.FAILED)}
     by_process: Labeled = {}
     for group in groups:

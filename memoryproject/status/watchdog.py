@@ -50,11 +50,11 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _PendingState:
-    """A state that has not lasted long enough to count. `since` is by the database's clock, `seen_at` by its own."""
+    """A state that has not lasted long enough to count."""
 
     state: State
-    since: datetime
-    seen_at: float
+    since: datetime  # by the database's clock
+    seen_at: float  # by the watchdog's monotonic clock
 
 
 class Watchdog:
@@ -192,7 +192,8 @@ def serve(*, stops_database: bool = False) -> None:
     """Watch until asked to end, or until the parent dies.
 
     Args:
-        stops_database: Whether to stop the embedded database if the parent dies.
+        stops_database: Whether to stop the embedded database if the parent dies. Its data directory stays locked until
+            then, because this process has inherited the lock.
     """
     parent, ending = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())

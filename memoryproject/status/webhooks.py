@@ -76,7 +76,11 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
     facts = PAYLOADS[event.type](event)
     if facts is None:
         return None
-    body = {"type": delivery.name, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
+    body = {
+        "type": delivery.event_name,
+        "timestamp": event.created_at.isoformat(timespec="milliseconds"),
+        "data": facts,
+    }
     return json.dumps(body).encode()
 
 

@@ -12,8 +12,8 @@ from moments_app.engines.grounding import Answer, Judge, Judged
 from moments_app.engines.transcript import Turn, fenced
 
 PROBLEM_MAX = 2_000  # characters of the problem that is sent to the model
-# An answer may not be longer than its input. The minimum is for short windows, whose names and tags may be longer.
-ANSWER_MIN_ALLOWANCE = 6_000  # characters
+# An answer may always be this long, because the names and tags of a short window may be longer than the window.
+ANSWER_MIN_ALLOWANCE = 6_000  # total characters of the answer's texts
 # JSON Schema keywords accepted by every endpoint with strict structured outputs. Some endpoints reject length limits or
 # defaults, so these are enforced when the answer is validated.
 _KEYWORDS = {"$defs", "$ref", "type", "description", "properties", "items"}
@@ -59,7 +59,7 @@ class Question(Generic[Answer]):
     known: str  # the text before the turns
     judge: Judge[Answer] = Judged  # removes statements that the request doesn't support
     turns: Sequence[Turn] = ()
-    input_length: int = 0  # characters; the texts of the answer may not be longer in total
+    max_length: int = 0  # total characters of the answer's texts, if more than `ANSWER_MIN_ALLOWANCE`
 
     @property
     def text(self) -> str:
@@ -87,7 +87,7 @@ class Question(Generic[Answer]):
             raise _misshapen(text, error) from None
         texts = list(_strings(answer.model_dump()))
         length = sum(map(len, texts))
-        if length > max(ANSWER_MIN_ALLOWANCE, self.input_length):
+        if length > max(ANSWER_MIN_ALLOWANCE, self.max_length):
             raise InvalidAnswer(text, f"it has {length} characters, more than the conversation; be shorter.")
         if any("\0" in part for part in texts):
             raise InvalidAnswer(text, "it contains a NUL character.")

@@ -1,7 +1,7 @@
 """The embedder, which turns texts into vectors with any OpenAI-compatible endpoint, and the reranker.
 
 Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
-as texts, each with the requested width and with numbers that the column can hold.
+as texts, each with the requested width and with numbers that the column can hold. The caller retries.
 """
 
 import math

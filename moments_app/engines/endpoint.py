@@ -1,7 +1,7 @@
 """Call a model at an OpenAI-compatible endpoint.
 
 The endpoint is not trusted, so the time and size of a call are limited. Errors are reported only by their kind and
-status, because a body may quote the request or the key.
+status, because a body may quote the request or the key. The caller retries.
 """
 
 import json

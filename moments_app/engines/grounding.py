@@ -3,8 +3,8 @@
 A model may invent facts, answer in another language, or repeat an injected instruction. Rules compare each sentence
 with the conversation and with earlier known text. A sentence is dropped, with the reason, if one of its numbers or
 names was never mentioned, if it has hardly any words of the conversation, or if it instructs its reader. Numbers and
-names that can be derived from the conversation are accepted. Content that the rules can't judge is
-kept, for example names in German, where every noun is capitalized.
+names that can be derived from the conversation are accepted. Content that the rules can't judge is kept, for example
+names in German, where every noun is capitalized.
 """
 
 import re

@@ -27,7 +27,7 @@ from moments_app.engines.shared_call import Part
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of calls to embedders and rerankers
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     """The causes of failed calls. Each has one consequence."""
 
     TEXT = "text"  # the job fails after its last attempt; other jobs are not affected
@@ -37,17 +37,17 @@ class Cause(StrEnum):
     NETWORK = "network"  # the circuit opens after a second failure, and then probes the endpoint
 
 
-CAUSES = {
-    "rejected": Cause.TEXT,
-    "invalid_answer": Cause.ANSWER,
-    "too_large": Cause.ANSWER,
-    "credential": Cause.CREDENTIAL,
-    "quota": Cause.CREDENTIAL,
-    "address": Cause.CREDENTIAL,
-    "rate_limited": Cause.LOAD,
-    "timeout": Cause.NETWORK,
-    "unavailable": Cause.NETWORK,
-    "server_error": Cause.NETWORK,
+FAILURE_CAUSES = {
+    "rejected": FailureCause.TEXT,
+    "invalid_answer": FailureCause.ANSWER,
+    "too_large": FailureCause.ANSWER,
+    "credential": FailureCause.CREDENTIAL,
+    "quota": FailureCause.CREDENTIAL,
+    "address": FailureCause.CREDENTIAL,
+    "rate_limited": FailureCause.LOAD,
+    "timeout": FailureCause.NETWORK,
+    "unavailable": FailureCause.NETWORK,
+    "server_error": FailureCause.NETWORK,
 }
 
 
@@ -66,7 +66,7 @@ class CallRecord:
     latency_ms: int
     input_tokens: int | None = None  # as reported by the endpoint
     output_tokens: int | None = None
-    error_kind: str = ""  # a key of `CAUSES`; blank if the call succeeded
+    error_kind: str = ""  # a key of `FAILURE_CAUSES`; blank if the call succeeded
     error: str = ""  # one sentence for an operator, without prompt, completion or key
     retry_after: float | None = None  # seconds to wait, as requested by the endpoint
     is_aborted: bool = False  # by the caller, which says nothing about the endpoint
@@ -74,7 +74,7 @@ class CallRecord:
     left_out: Sequence[LeftOut] = field(default=(), repr=False)  # the others; not stored with the call
     exchange: Exchange | None = field(default=None, repr=False)  # if the call failed
     is_part: bool = False  # of a combined call, which has a record of its own with the tokens and the time
-    is_parallel: bool = False  # failed in parallel with another call of the same work, so it gives no new information
+    is_repeated_failure: bool = False  # a parallel call of the same work failed first, so this one says nothing new
 
     @property
     def dropped(self) -> Counter[str]:

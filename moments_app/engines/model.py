@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx2
 
@@ -28,7 +28,7 @@ from moments_app.engines.calls.texts import (
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Answer, Judged
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.shared_call import Part, PartAnswer, Request
+from moments_app.engines.shared_call import Part, PartAnswer
 
 QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
 
@@ -38,6 +38,11 @@ Read = TypeVar("Read")
 # For each endpoint and model, the index in `_formats` of the accepted format. If one is rejected, later calls start
 # with the next.
 _accepted_format: dict[tuple[str, str], int] = {}
+
+
+class HasQuestion(Protocol[Answer]):
+    @property
+    def question(self) -> Question[Answer]: ...
 
 
 class ModelEngine:
@@ -67,7 +72,7 @@ class ModelEngine:
         )
         self.name = self._endpoint.name
         self._timeout = timeout
-        self._shared: list[tuple[Request, PartAnswer]] = []  # the parts of a shared call
+        self._shared: list[tuple[HasQuestion[Any], PartAnswer]] = []  # the parts of a shared call
 
     def with_model(self, model: str) -> "ModelEngine":
         engine = copy(self)
@@ -77,19 +82,19 @@ class ModelEngine:
         return engine
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        return self._answer(request, request.question)
+        return self._answer(request)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        return self._answer(request, request.question)
+        return self._answer(request)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        return self._answer(request, request.question)
+        return self._answer(request)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        return self._answer(request, request.question)
+        return self._answer(request)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        return self._answer(request, request.question)
+        return self._answer(request)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Request a query in a single call, because the user is waiting and there is no time for a second attempt."""
@@ -121,7 +126,7 @@ class ModelEngine:
             error = self._endpoint.invalid(answer)
             self._endpoint.record(replace(record, error_kind=error.kind, error=str(error)))
 
-    def _answer(self, request: object, question: Question[Answer]) -> Answer:
+    def _answer(self, request: HasQuestion[Answer]) -> Answer:
         """Return the answer from a shared call, or else call the model.
 
         If the model's answer is invalid or has no supported content, call the model a second time.
@@ -130,6 +135,7 @@ class ModelEngine:
         if isinstance(shared, Judged):
             answer: Answer = shared.answer
             return answer
+        question = request.question
         messages = _messages(question.prompt, question.text)
         try:
             return self._ask(question.shape, messages, question.judged).answer

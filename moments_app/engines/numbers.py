@@ -272,9 +272,10 @@ def decades_in_digits(text: str) -> str:
 
 
 def derived_numbers(text: str, said_at: datetime) -> Iterator[int | str]:
-    """Yield the numbers that can be derived from a text, as returned by `in_digits`: years, decades, times, products.
+    """Yield the numbers that can be derived from a text: years (also from ages), decades, times, products.
 
     Args:
+        text: As returned by `in_digits`.
         said_at: The time of the text, in the person's time zone.
     """
     yield from (_scaled(match[1], match[2]) for match in _SCALED.finditer(text))
@@ -358,7 +359,11 @@ def _forms(hour: int, minutes: int) -> Iterator[str]:
 
 
 def counts_of_lists(text: str) -> set[int]:
-    """Return the numbers of items that the lists in a plain text may have."""
+    """Return the numbers of items that the lists in a text may have.
+
+    Args:
+        text: As returned by `in_digits`.
+    """
     counts: set[int] = set()
     for sentence in _CLAUSE.split(text):
         items = [item for item in _LIST_JOINT.split(sentence) if item.strip()]

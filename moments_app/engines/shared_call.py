@@ -1,7 +1,7 @@
 """Combine several requests about turns into one call.
 
 The turns are sent once, and the answer has a part for each request. The system message contains the active prompt of
-each task. The requests may be about several conversations of one person. Each part is parse_line and checked like the
+each task. The requests may be about several conversations of one person. Each part is parsed and checked like the
 answer to a separate call. If a part is invalid, its request is sent again in a separate call, and the other parts are
 kept.
 """

@@ -308,7 +308,7 @@ def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
 
 def _pattern_sources(language: str) -> "Iterator[PatternSource]":
     words = _words().get(language, {})
-    return chain(_relative_patterns(words), _patterns_with_last(words, language), _date_patterns(words, language))
+    return chain(_relative_patterns(words), _named_patterns(words, language), _date_patterns(words, language))
 
 
 def _compiled(pattern: str, language: str) -> re.Pattern[str]:
@@ -356,7 +356,7 @@ def _part(part: str, _match: re.Match[str], today: date) -> Time:
     return replace(_days(today, -1 if part == "night" else 0), unit="part", name=part)
 
 
-def _patterns_with_last(words: Mapping[str, list[str]], language: str) -> Iterator[PatternSource]:
+def _named_patterns(words: Mapping[str, list[str]], language: str) -> Iterator[PatternSource]:
     """Yield the patterns of "last", "this" and "next" with a weekday, month or season."""
     numbers = {unit: _numbers(words, unit) for unit in ("weekday", "month_name", "season")}
     named = "|".join(rf"(?P<{unit}>{any_of(listed)})" for unit, listed in numbers.items() if listed)

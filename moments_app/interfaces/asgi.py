@@ -1,4 +1,4 @@
-"""Parts of the ASGI applications next to Django, MCP and the chat endpoint: checks, counts and threads."""
+"""Shared parts of the ASGI applications next to Django (MCP and the chat endpoint): checks, counts and threads."""
 
 import asyncio
 from collections.abc import Callable

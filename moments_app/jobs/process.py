@@ -182,7 +182,7 @@ class Process(ABC, Generic[Input, Answer]):
     name: ClassVar[str]  # in the table of jobs; don't change it once there are jobs
     title: ClassVar[str] = ""  # in the admin
     makes: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
-    prompt_purpose: ClassVar[str] = ""  # of the prompts that operators can try with this process
+    prompt_purpose: ClassVar[str] = ""  # of the prompts that operators can try with it; blank if there are none
     is_upkeep: ClassVar[bool] = False  # whether housekeeping deletes completed jobs
     lane: ClassVar[Lane] = Lane.BUILD
     sweep_timing: ClassVar[Timing | None] = None  # when the schedule named after the process calls `sweep`
@@ -201,12 +201,12 @@ class Process(ABC, Generic[Input, Answer]):
         return Job.objects.filter(process=self.name)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Do work before the claim, outside any transaction."""
+        """Do work before the claim, outside any transaction. Return `Skipped` to skip the claim."""
         return None
 
     @abstractmethod
     def claim(self, job: Job) -> Input | Skipped:
-        """Read the input, inside a transaction. May raise `CannotRun`."""
+        """Read the input, inside a transaction. Return `Skipped` if there is nothing to do. May raise `CannotRun`."""
 
     @abstractmethod
     def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
@@ -214,6 +214,7 @@ class Process(ABC, Generic[Input, Answer]):
 
         Args:
             engine: the opened engine; None if `caller` returns None.
+            progress: a function to call with the numbers of finished steps and of all steps.
         """
 
     @abstractmethod

@@ -304,6 +304,9 @@ def cancel(job: Job, *, actor: str) -> None:
     If an engine is still working for the job, its commit finds that the claim is lost and writes nothing. A canceled
     job can be retried. Thresholds and schedules may queue the same work again when it is due.
 
+    Args:
+        actor: the operator, as `operator:…`.
+
     Raises:
         CannotChange: the job has ended.
     """

@@ -261,6 +261,7 @@ def process_name() -> str:
 
     Process ids are ambiguous: other machines and containers use the same ids, and the kernel reuses them. So the name
     also contains the machine (`_machine`) and the start time. Workers can only check processes of their own machine.
+    Jobs of other machines are taken over when their heartbeats stop.
     """
     return _name(os.getpid())
 

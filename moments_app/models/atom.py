@@ -90,7 +90,10 @@ def content_hash(text: str) -> str:
 
 
 def id_hash(atom_id: uuid.UUID) -> str:
-    """Return the `content_hash` of an entity that a client wrote, because two of them may have the same words."""
+    """Return the `content_hash` of an entity that a client wrote.
+
+    It is not a hash of the words, because two entities may have the same words.
+    """
     return hashlib.sha256(str(atom_id).encode()).hexdigest()
 
 

@@ -1,8 +1,8 @@
 """Circuit breakers. While an engine fails, its jobs are held, and one job at a time calls the engine as a probe.
 
-`Cause` describes the kinds of failures and their consequences. A failure caused by a text or an answer affects only its
-job. A rejected credential opens the circuit at once. Overload and network failures open it if calls about two people
-fail and no call succeeds in between. If both calls are about one person, the circuit opens only for this person,
+`FailureCause` describes the kinds of failures and their consequences. A failure caused by a text or an answer affects
+only its job. A rejected credential opens the circuit at once. Overload and network failures open it if calls about two
+people fail and no call succeeds in between. If both calls are about one person, the circuit opens only for this person,
 because their text may be the cause. A successful call closes the circuit, and all held jobs become due.
 
 If a person's calls fail while other people's calls succeed, the person is *isolated* until one of their calls succeeds.
@@ -27,14 +27,18 @@ from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from moments_app.engines import Caller
-from moments_app.engines.interface import CAUSES, CallRecord, Cause
+from moments_app.engines.interface import FAILURE_CAUSES, CallRecord, FailureCause
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 
-OUTAGE = frozenset(kind for kind, about in CAUSES.items() if about in (Cause.CREDENTIAL, Cause.LOAD, Cause.NETWORK))
+OUTAGE = frozenset(
+    kind
+    for kind, cause in FAILURE_CAUSES.items()
+    if cause in (FailureCause.CREDENTIAL, FailureCause.LOAD, FailureCause.NETWORK)
+)
 UNREACHABLE = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
 PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables circuits
 FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
@@ -95,7 +99,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
 
     def record(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
         """Open, close or update the circuit of an engine after a call. `job` is None for a call in a request."""
-        if call.is_aborted or call.is_parallel or not interval():
+        if call.is_aborted or call.is_repeated_failure or not interval():
             return
         this = self.filter(engine=call.engine, work=work)
         if call.error_kind in OUTAGE:
@@ -351,7 +355,7 @@ class Circuit(models.Model):
         self.failures += 1
         self.reason, self.error, self.last_failure_at = call.error_kind, call.error, database_now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
-        is_at_once = CAUSES[call.error_kind] == Cause.CREDENTIAL
+        is_at_once = FAILURE_CAUSES[call.error_kind] == FailureCause.CREDENTIAL
         is_unreachable = call.error_kind in UNREACHABLE and self.other_unreachable.exists()
         if is_at_once or is_unreachable or self.failures > 1:
             self._open(call, job, is_for_all=is_at_once or is_unreachable or self.failing != [subject])

@@ -45,6 +45,7 @@ class Cause:
 
 class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
     def of_person(self, user: UserProfile) -> Self:
+        """Return the changes of the statements in a person's own streams."""
         return self.filter(user=user, statement__is_candidate=False)
 
     def newest_first(self) -> Self:

@@ -35,8 +35,8 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
     def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
         """Return the row of a model with the configured recipe. Create the row and its indexes if they are missing.
 
-        The first model becomes active. Indexes that are built concurrently don't block writers, which is not possible
-        within a transaction.
+        The first model becomes active. If `concurrently`, don't block writers; this is not possible within a
+        transaction.
         """
         fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
         insert_if_missing(EmbeddingModel(**fields, is_active=not self.active().exists()))
@@ -138,7 +138,7 @@ class EmbeddingModel(models.Model):
     def build_indexes(self, *, concurrently: bool) -> None:
         """Build missing nearest-neighbor indexes. Rebuild invalid ones, which interrupted builds leave behind.
 
-        Only the tables' owner can build them concurrently, and not within a transaction.
+        If `concurrently`, don't block writers. Only the tables' owner can do this, and not within a transaction.
         """
         for table in (kind._meta.db_table for kind in KINDS.values()):
             with connection.cursor() as cursor:

@@ -146,7 +146,7 @@ class FailureGroup(models.Model):
         """Unmute the incidents that are over.
 
         If no job waits because of the failure, unmute all of its incidents. If the person has no waiting jobs, unmute
-        the person's incident.
+        the person's incident. `person` is the primary key of the person whose job has ended, if any.
         """
         stalled = Job.objects.stalled().filter(failure=self)
         if self.muted_causes and not stalled.exists():
@@ -284,14 +284,14 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 def _limit_reached(job: Job) -> Pause | None:
     for standing in DailyUsage.objects.standings(job.counts_for):
-        if limit := standing.models_used_up:
-            return Pause(tomorrow(), f"Waiting for the next day: {limit}", standing.subject)
+        if reason := standing.models_used_up:
+            return Pause(tomorrow(), f"Waiting for the next day: {reason}", standing.subject)
     return None
 
 
 def _limit_of_call() -> Pause | None:
-    limit = current_call().models_used_up
-    return Pause(tomorrow(), limit) if limit else None
+    reason = current_call().models_used_up
+    return Pause(tomorrow(), reason) if reason else None
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:

@@ -116,7 +116,7 @@ class Entity(MemoryAtom):
 
 
 def text_of(title: str, body: str) -> str:
-    """Return the text of a statement with this title, made one line, and body."""
+    """Return the text of a statement with this title, as one line, and this body."""
     line = " ".join(title.splitlines())
     return f"{line}\n{body}" if body else line
 

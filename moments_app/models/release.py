@@ -24,7 +24,8 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
     def standing(self) -> Self:
         return self.filter(revoked_at=None)
 
-    def with_sources(self, atoms: Iterable[MemoryAtom]) -> Self:
+    def made_from(self, atoms: Iterable[MemoryAtom]) -> Self:
+        """Return releases that have one of these candidates as a source."""
         found = ReleaseSource.objects.filter(atom__in=[atom.pk for atom in atoms])
         return self.filter(pk__in=found.values("release"))
 

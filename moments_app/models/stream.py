@@ -106,11 +106,8 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         shards = of_application & Q(agent_id__in={"", *agents})
         return self.filter((own | person) & Q(user_id=first.user_id) | shards)
 
-    def rebuild_text(self) -> None:
-        """Rebuild the streams' texts from their statements, and mark the streams as changed.
-
-        The change invalidates cached contexts.
-        """
+    def refresh(self) -> None:
+        """Rebuild the streams' texts from their statements, and invalidate cached contexts."""
         atoms = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         pinned = Coalesce(Subquery(atoms.pinned_texts().order_by("-id").values("content")[:1]), Value(""))
         lines = ArraySubquery(atoms.lines().values("content"))
@@ -340,5 +337,6 @@ class MemoryStream(models.Model):
             return self.session_id == session.pk
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
 
-    def rebuild_text(self) -> None:
-        MemoryStream.objects.filter(pk=self.pk).rebuild_text()
+    def refresh(self) -> None:
+        """Rebuild the text, and invalidate cached contexts."""
+        MemoryStream.objects.filter(pk=self.pk).refresh()

@@ -86,9 +86,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return bool(self.begin_each({session: end}))
 
     def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
-        """Add the next version for each session, as `begin` does, with one statement. Return the sessions with a new
-        version.
-        """
+        """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version."""
         windows = [
             (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
             for session, end in ends.items()

@@ -132,9 +132,9 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
     def queue_each(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
-        subscribed = [event for event in events if event.type in WebhookEvent.values]
-        endpoints = WebhookEndpoint.objects.subscribed_to(subscribed) if subscribed else ()
-        pairs = [(endpoint, event) for endpoint in endpoints for event in subscribed if event.type in endpoint.events]
+        public = [event for event in events if event.type in WebhookEvent.values]
+        endpoints = WebhookEndpoint.objects.subscribed_to(public) if public else ()
+        pairs = [(endpoint, event) for endpoint in endpoints for event in public if event.type in endpoint.events]
         if pairs:
             self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in pairs])
             wake(Channel.WEBHOOKS)
@@ -194,10 +194,10 @@ class WebhookDelivery(models.Model):
         indexes = [models.Index(fields=["due_at", "id"], condition=Q(due_at__isnull=False), name="webhook_due")]
 
     def __str__(self) -> str:
-        return f"{self.name} to {self.endpoint}"
+        return f"{self.event_name} to {self.endpoint}"
 
     @property
-    def name(self) -> str:
+    def event_name(self) -> str:
         return public_name(self.event.type)
 
     @property

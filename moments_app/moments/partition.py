@@ -166,8 +166,8 @@ def fenced(payload: dict[str, object]) -> str:
 
 # --- deleting moments ---
 #
-# Keys of moments are derived from their names, which may quote turns. So other rows must not contain keys of deleted
-# moments.
+# Retractions and rebuilds remove the keys of deleted moments from other rows, because keys are derived from names,
+# which may quote turns.
 
 
 @transaction.atomic
@@ -192,8 +192,10 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
 def rows_with_keys(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
     """Return the rows that contain keys of a session's moments, and its jobs whose results contain dropped sentences.
 
-    The rows are partition events of the person's other sessions (with a condition for others in `also`), jobs, and
-    entries of the event log.
+    The rows are partition events of the person's other sessions, jobs, and entries of the event log.
+
+    Args:
+        also: a condition that selects additional partition events.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)

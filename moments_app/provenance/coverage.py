@@ -1,7 +1,7 @@
 """Determine where every turn is, from the rows and not from the counters.
 
-A turn in no place raises an alarm, and so does a session whose counters disagree with its rows. The count reads all
-turns, so it is too slow for API requests.
+A turn in none of the places of `Coverage` raises an alarm, and so does a session whose counters disagree with its rows.
+The count reads all turns, so it is too slow for API requests.
 """
 
 from dataclasses import dataclass

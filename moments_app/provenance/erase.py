@@ -127,4 +127,4 @@ def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
     if is_shared:
         if Vocabulary.objects.filter(stream=shard).exists():
             count(CountInput(None, user=None, stream=shard.pk))
-        shard.rebuild_text()
+        shard.refresh()

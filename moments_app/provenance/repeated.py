@@ -1,7 +1,7 @@
 """Find text that repeats retracted text: in models' answers, and in contexts for repeated queries.
 
 A model may repeat a text from its prompt in its answer. That answer is then sent to other models, and memory is derived
-from it. So `repeating_answers` follows each answer to the next, until no further answer repeats the text.
+from it. So `find_repeating_turns` follows each answer to the next, until no further answer repeats the text.
 
 An answer repeats a sentence if it contains a third of the sentence's words, and one of them occurs in no other message
 of the person and in no earlier answer. The model must have seen the text: earlier in the session, or in a context whose
@@ -142,7 +142,11 @@ class Sentences:
         return set(others.filter(~ANSWERS | before).values_list(EACH_STEM, flat=True).distinct())
 
     def repeated(self, shown: Mapping[int, int]) -> list[Message]:
-        """Return the answers that repeat one of the sentences, given the last turn before each session saw them."""
+        """Return the answers that repeat one of the sentences.
+
+        Args:
+            shown: the last turn before the model saw the text, keyed by session.
+        """
         answers = Message.objects.all_turns().unretracted().filter(ANSWERS, user=self._text.user)
         answers = answers.exclude(pk__in=self._text.turns)
         found = []

@@ -144,7 +144,7 @@ def _locked(owner: Owner) -> dict[str, Any]:
     if isinstance(owner, UserProfile):
         return {"user": lock_person(owner.pk)}
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)
-    stream.rebuild_text()
+    stream.refresh()
     return {"stream": stream}
 
 

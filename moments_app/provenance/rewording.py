@@ -308,7 +308,8 @@ def rows_of_sessions(user: int, sessions: Collection[int]) -> Iterator[Row]:
 def rows_since(session: Session, at: datetime) -> Iterator[Row]:
     """Yield the rows written from a session's turns since a time."""
     yield from session.moments.filter(created_at__gte=at)
-    yield from Summary.objects.for_session(session).completed().filter(completed_at__gte=at)
+    summaries = Summary.objects.for_session(session).completed().filter(completed_at__gte=at)
+    yield from summaries.select_related("session")
     yield from session.messages.partitions().filter(user_id=session.user_id, arrived_at__gte=at)
 
 

@@ -305,7 +305,7 @@ def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[Mem
     _restore_atoms(retraction, cause)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
     refresh_derived([*changed, *recompute_timelines(changed, cause)])
-    streams.rebuild_text()
+    streams.refresh()
 
 
 def _restore_atoms(retraction: Retraction, cause: Cause) -> None:

@@ -134,7 +134,7 @@ def _collect(answered: ReceivedVectors, outcome: _Outcome, embedder: "Embedder")
     """Record the calls of a batch, and add its vectors. Raise errors that the endpoint did not cause."""
     for call in outcome.calls:
         # When parallel calls fail together, only the first failure says something new about the endpoint.
-        embedder.record(replace(call, is_parallel=answered.error is not None and bool(call.error_kind)))
+        embedder.record(replace(call, is_repeated_failure=answered.error is not None and bool(call.error_kind)))
     if isinstance(outcome.result, list):
         answered.made += outcome.result
         return

@@ -90,7 +90,7 @@ def _describe_other(failure: FailureGroup) -> Texts:
 
 def _describe_queries(circuit: Circuit) -> Texts:
     remedy = "A request tests the model every 30 s. If it answers already, press Try now on the circuit."
-    return f"Searches use texts only: {circuit.error}", "", remedy
+    return f"Searches use words only: {circuit.error}", "", remedy
 
 
 def _describe_prompt(incident: "Incident") -> Texts:

@@ -18,7 +18,7 @@ from django.db.models import Count, Max, Min, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from moments_app.engines.interface import CAUSES, Cause
+from moments_app.engines.interface import FAILURE_CAUSES, FailureCause
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.circuit import is_one_endpoint
 from moments_app.models.job import JobQuerySet
@@ -230,16 +230,14 @@ class _Grouping:
             return "other", kind, place
         if person in self._single_people.get(engine, ()):
             return ("people",) if self._is_many else ("person", str(person))
-        about = CAUSES.get(kind, Cause.NETWORK)
-        if about == Cause.ANSWER and (version := self._calls.bad_version(engine, kind)):
+        cause = FAILURE_CAUSES.get(kind, FailureCause.NETWORK)
+        if cause == FailureCause.ANSWER and (version := self._calls.bad_version(engine, kind)):
             return "prompt", str(version)
-        if about in (
-            Cause.LOAD,
-            Cause.NETWORK,
-        ):  # an unreachable endpoint is one cause, for all kinds of calls
+        # An unreachable endpoint is one cause, for all kinds of calls.
+        if cause in (FailureCause.LOAD, FailureCause.NETWORK):
             is_unreachable = any(c.engine == engine and c.is_unreachable for c in self._circuits)
-            return "engine", Cause.NETWORK, "" if is_unreachable and is_one_endpoint() else engine
-        return "engine", about, engine
+            return "engine", FailureCause.NETWORK, "" if is_unreachable and is_one_endpoint() else engine
+        return "engine", cause, engine
 
     def _add_calls(self, incident: Incident) -> None:
         """Add the failed calls of an incident, and successful calls for comparison."""

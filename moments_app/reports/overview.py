@@ -1,4 +1,4 @@
-"""The figures that operators see first: open work, and recent work.
+"""The figures that operators see first: open and failed work, and recent work.
 
 Each figure is limited by an index or by a number of rows. No query reads whole transcripts: turns and tokens come from
 the sessions' counters, and daily counts from indexes over the requested days.
@@ -60,7 +60,7 @@ GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 BUILDS_OF_MOMENTS = 1_000  # number of newest moments whose builds to time
 
 
-# --- open work ---
+# --- open and failed work ---
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class JobGroup:
         return next((process.lane.name.lower() for process in processes() if process.name == self.process), "")
 
 
-def open_job_groups(among: JobQuerySet) -> list[JobGroup]:
+def job_groups(among: JobQuerySet) -> list[JobGroup]:
     """Count open and failed jobs, using one query that reads only these."""
     queued = Job.Status.QUEUED
     waits_for = Case(
@@ -200,7 +200,7 @@ def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:
 
 def lane_states() -> list[LaneState]:
     """Return the lanes, most urgent first, using one query."""
-    groups = open_job_groups(Job.objects.all())
+    groups = job_groups(Job.objects.all())
     return [_lane(lane.title, [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
 
 
@@ -251,9 +251,9 @@ class Builds:
 class QueueTimes:
     """The seconds that the completed jobs of a lane waited for a worker after they were due, in the last `DAYS`."""
 
-    number: int
-    p95: float
-    p95_by_day: Mapping[date, float]
+    number: int  # of these jobs
+    p95: float  # seconds within which 95% of them started
+    p95_by_day: Mapping[date, float]  # the same for each day on which such jobs ended
 
 
 @dataclass(frozen=True)

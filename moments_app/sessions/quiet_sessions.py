@@ -212,7 +212,11 @@ def _set_formations(sessions: Sequence[QuietSession], prompt: PromptVersion) -> 
 
 
 def _set_digests(sessions: Sequence[QuietSession], prompt: PromptVersion, corrections: CorrectionState) -> None:
-    """Set the input of the checkpoint of each session that is settled completely."""
+    """Set the input of the checkpoint of each session that is settled completely.
+
+    Args:
+        prompt: the prompt of the moments that the checkpoint is derived from.
+    """
     whole = [one for one in sessions if one.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()
     events = boundaries.filter(session__in=[one.session for one in whole]).order_by("session_id", "-sequence", "-id")

@@ -56,7 +56,14 @@ from moments_app.sessions.quiet_sessions import (
     claim_sessions,
 )
 from moments_app.streams import formation
-from moments_app.streams.formation import FORMED, UNFORMED, Formed, calls_before_settling, count_formed_to, held_model
+from moments_app.streams.formation import (
+    FORMED,
+    UNFORMED,
+    Formed,
+    calls_before_settling,
+    model_with_open_circuit,
+    set_formed_to,
+)
 from moments_app.streams.timeline import MIN_CONFIDENCE
 from sessions_app.clock import database_now
 from sessions_app.database.sql import update_rows
@@ -100,8 +107,8 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
         return builder()
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Raise `Waits` while the circuit of a stream's own model is open."""
-        own = held_model(job) if settings.MEMORY_FORMATION.enabled else None
+        """Raise `PostponeJob` while the circuit of a stream's own model is open."""
+        own = model_with_open_circuit(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
         if circuit and not circuit.allows(job):
             raise PostponeJob(database_now(), circuit.why, circuit)
@@ -291,11 +298,11 @@ def _store_moments(user: UserProfile, results: Sequence[SessionResult]) -> None:
     ]
     if not built:
         return
-    stored = store_builds([division for _, division in built])
+    stored = store_builds([build for _, build in built])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
     user.save(update_fields=["updated_at"])  # invalidates cached contexts
-    for (one, division), moments in zip(built, stored, strict=True):
-        one.result[BUILT] = built_result(division.input, division.built, moments)
+    for (one, build), moments in zip(built, stored, strict=True):
+        one.result[BUILT] = built_result(build.input, build.built, moments)
 
 
 def _store_items(job: Job, results: Sequence[SessionResult]) -> None:
@@ -328,7 +335,7 @@ def _update_sessions(sessions: Mapping[int, Session], results: Sequence[SessionR
             continue
         session.built_to = max(session.built_to, one.last_sequence)
         if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
-            count_formed_to(session, one.last_sequence)
+            set_formed_to(session, one.last_sequence)
     update_rows(list(sessions.values()), CLEARED_FIELDS)
     EpisodeDraft.objects.publish(sessions.values())
 

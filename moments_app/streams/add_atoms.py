@@ -58,9 +58,9 @@ def add_to_each(
     added: list[MemoryAtom] = []
     settled: list[MemoryAtom] = []
     for atoms in _without_repetitions(new):
-        new = insert_missing(atoms, named_by="atom_id")
-        settled += recompute_timelines(new, Cause(requested_by))
-        added += new
+        inserted = insert_missing(atoms, named_by="atom_id")
+        settled += recompute_timelines(inserted, Cause(requested_by))
+        added += inserted
     if added:
         # New candidates only appear in contexts of their own person.
         known = [atom for atom in added if not atom.is_candidate]

@@ -3,7 +3,7 @@
 Each line of the answer lists the observations that it carries. Only these observations are merged; the others keep
 waiting. Observations of lines that were removed from the text wait again. Both remain in contexts and searches as
 separate items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
-A consolidation can be undone.
+Observations that arrive during a call stay, and a failed call changes nothing. A consolidation can be undone.
 """
 
 from collections import Counter
@@ -73,7 +73,7 @@ class Piece:
     time: datetime = ALWAYS  # the time of the newest observation
 
     @property
-    def labelled(self) -> LabeledText:
+    def labeled(self) -> LabeledText:
         return LabeledText(self.label, self.text)
 
 
@@ -105,7 +105,7 @@ class _Candidate:
 
     @property
     def order(self) -> tuple[datetime, int]:
-        """The rank. Recent lines rank highest, because they are max_words likely to be valid."""
+        """The rank: recent lines first, because they are most likely to be valid; then lines with more observations."""
         return max(piece.time for piece in self.pieces), sum(len(piece.carries) for piece in self.pieces)
 
     @property
@@ -237,8 +237,8 @@ class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,
             fixed=[line.text for line in fixed],
-            lines=[piece.labelled for piece in old],
-            observations=[piece.labelled for piece in observations],
+            lines=[piece.labeled for piece in old],
+            observations=[piece.labeled for piece in observations],
             max_words=room,
             rules=prompt_version.content,
         )

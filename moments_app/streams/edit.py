@@ -70,7 +70,7 @@ def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
     """Replace the pinned text of a person's stream or a shard. A blank text removes it."""
     lock_stream(stream.pk, stream.user_id)
     _write(stream, PINNED_TEXT, [text] if text.strip() else [], actor)
-    stream.rebuild_text()
+    stream.refresh()
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:

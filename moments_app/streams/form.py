@@ -44,10 +44,10 @@ from moments_app.streams.formation import (
     Formed,
     by_label,
     call_engine,
-    count_formed_to,
     formation_input,
     formation_prompt,
-    held_model,
+    model_with_open_circuit,
+    set_formed_to,
     store_each,
 )
 from moments_app.streams.known import known_items_of
@@ -73,11 +73,11 @@ class FormMemories(Process[FormationInput, Formed]):
 
     def caller(self, job: Job) -> Caller:
         # If the circuit of a stream's own model is open, the job must wait for it.
-        return held_model(job) or language_model(settings.ENGINE.model)
+        return model_with_open_circuit(job) or language_model(settings.ENGINE.model)
 
     def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
         # Other jobs may not use the model whose circuit is open.
-        return Job.objects.filter(pk=job.pk) if held_model(job) else super().jobs_of_same_engine(job)
+        return Job.objects.filter(pk=job.pk) if model_with_open_circuit(job) else super().jobs_of_same_engine(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
         session = session_of(job)
@@ -92,12 +92,12 @@ class FormMemories(Process[FormationInput, Formed]):
             is_cut = len(waiting) > len(turns)
         shown = drop_platform_text(turns)
         if not shown:
-            count_formed_to(session, turns[-1].sequence if turns else session.last_sequence)
+            set_formed_to(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to extract facts from")
         MemoryStream.objects.ensure_for(session)
         streams = by_label(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
-            count_formed_to(session, turns[-1].sequence)
+            set_formed_to(session, turns[-1].sequence)
             return Skipped("no memory text is in use")
         [known] = known_items_of(session.user, [streams])
         input = formation_input(session, turns, shown, streams, formation_prompt(session), known)
@@ -124,7 +124,7 @@ class FormMemories(Process[FormationInput, Formed]):
         UserProfile.objects.locked().get(pk=session.user_id)
         [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
         if input.remaining is None:
-            count_formed_to(session, input.last_sequence)
+            set_formed_to(session, input.last_sequence)
         if input.episodes and answer.built:
             _store_drafts(job, session, input, answer.built)
         complete(job, FORMED, result)

@@ -136,13 +136,11 @@ def formation_input(
 
 def by_label(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
     """Return streams, keyed by label. If two streams have the same label, add the agent to the label of the second."""
-    labelled: dict[str, MemoryStream] = {}
+    labeled: dict[str, MemoryStream] = {}
     for stream in streams:
-        label = (
-            stream.label if stream.label not in labelled else f"{stream.label} of {stream.agent_id or 'every agent'}"
-        )
-        labelled[label] = stream
-    return labelled
+        label = stream.label if stream.label not in labeled else f"{stream.label} of {stream.agent_id or 'every agent'}"
+        labeled[label] = stream
+    return labeled
 
 
 def _request(
@@ -177,7 +175,7 @@ def _dated(atom: MemoryAtom) -> str:
     return f"{atom.content} ({atom.formed_at:%Y-%m-%d})"
 
 
-def held_model(job: Job) -> Caller | None:
+def model_with_open_circuit(job: Job) -> Caller | None:
     """Return the first model with an open circuit among the streams' own models, or None."""
     own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
     callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
@@ -451,7 +449,7 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
     return ended
 
 
-def count_formed_to(session: Session, last_sequence: int) -> None:
+def set_formed_to(session: Session, last_sequence: int) -> None:
     """Update the formation counters, so that the next formation counts only turns after `last_sequence`."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))

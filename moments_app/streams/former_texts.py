@@ -15,7 +15,7 @@ class FormerVersion:
     """A text after a consolidation."""
 
     text: str
-    # the items of each line; None for a line written by hand. Empty if not recorded.
+    # primary keys of the observations in each line; None for a line written by hand. Empty or None if not recorded.
     lines: Sequence[Sequence[int] | None] | None
     engine: str
     time: datetime

@@ -20,7 +20,7 @@ COLUMNS = ("stream_id", "content", "worth", "formed_at")
 
 @dataclass(frozen=True)
 class KnownItems:
-    # the person's current statements; a new item lists the numbers of those that it ends
+    # the person's current statements, keyed by number in the prompt; a new item lists the numbers of those that it ends
     statements: Mapping[int, MemoryAtom] = field(default_factory=dict)
     current: Mapping[str, str] = field(default_factory=dict)  # the text and the items of each stream, keyed by label
 

@@ -280,7 +280,7 @@ def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
     if time:
         undo_since(stream, time, cause)
     MemoryAtom.objects.filter(pk=atom.pk).evict(cause)
-    stream.rebuild_text()
+    stream.refresh()
     if time and stream.consolidation_prompt and stream.atoms.waiting().exists():
         Job.objects.request("consolidate", stream=stream, requested_by=cause.actor, force=True)
     Job.objects.request("count_words", stream=stream, requested_by=cause.actor, force=True)

@@ -83,7 +83,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
         position += 1
     gone = MemoryAtom.objects.filter(pk__in={line.pk for line in old_lines} - {line.pk for line in lines})
     gone.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
-    stream.rebuild_text()
+    stream.refresh()
     return lines
 
 
@@ -188,7 +188,7 @@ def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
         if atom.position is None:
             _split(atom, before.get(atom.pk, {}), lines, cause)
     stream.atoms.filter(consolidated_at__gte=time).update(consolidated_at=None)
-    stream.rebuild_text()
+    stream.refresh()
 
 
 def _holds(atom: MemoryAtom) -> bool:

@@ -222,7 +222,7 @@ def reopened_columns(atom: MemoryAtom) -> dict[str, object]:
 def refresh_derived(atoms: Iterable[MemoryAtom]) -> None:
     """After changes to items, invalidate cached contexts, and rebuild texts, profiles and known people."""
     atoms = list(atoms)
-    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).rebuild_text()
+    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).refresh()
     rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})
     rebuild_profiles({atom.user_id for atom in atoms if atom.user_id and not atom.is_candidate})
 

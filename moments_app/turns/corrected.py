@@ -45,7 +45,7 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
 def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
     """Return the text to append to a turn, with a mark for each pair of wrong words and their replacement.
 
-    The pairs are sorted, oldest first. A blank replacement marks withdrawn words.
+    Pass the pairs oldest first. A blank replacement marks withdrawn words.
     """
     text = ""
     told: dict[str, str] = {}
@@ -138,7 +138,7 @@ GROUP BY message_id
 
 
 def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
-    """Return the ended statements of a user's turns, keyed by the turn's primary key, as known at a time."""
+    """Return the ended statements of turns, keyed by the turn's primary key, as known at `as_of` (default: now)."""
     with connection.cursor() as cursor:
         at = as_of or timezone.now()
         cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})

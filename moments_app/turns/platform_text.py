@@ -299,7 +299,7 @@ def store_lines(user_pk: int, texts: Iterable[str]) -> None:
 
 
 def store_lines_later(user_pk: int, texts: Iterable[str]) -> None:
-    """Do the same in the background."""
+    """Store lines as `store_lines` does, but in the background."""
     waiting.add(ServedTexts(user_pk, list(texts), ()))
 
 
@@ -382,7 +382,7 @@ def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
 
 
 def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Do the same, but leave out the turns that consist only of platform text."""
+    """Return turns as `blank_platform_text` does, but without those that consist only of platform text."""
     both = zip(turns, blank_platform_text(turns), strict=True)
     return [left for turn, left in both if left is turn or left.content]
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
-from memoryproject.database.verification import partly_applied, unknown_migrations
+from memoryproject.database.verification import migration_problems, partly_applied
 from memoryproject.status import checks
 from tests.support import newer
 from tests.support.processes import database_url, manage
@@ -46,7 +46,7 @@ def test_a_web_process_on_such_data_is_not_ready(told: str, client: Client, monk
 
 
 def test_verify_tells_of_such_data(told: str) -> None:
-    [sentence] = unknown_migrations()
+    [sentence] = migration_problems()
     assert sentence.endswith(told)
 
 

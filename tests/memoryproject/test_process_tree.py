@@ -198,7 +198,7 @@ def test_a_child_that_dies_at_once_is_restarted_with_growing_delays() -> None:
     tree.start()
 
     def has_died_again() -> bool:
-        tree.restart_dead()
+        tree.supervise()
         return len(told) == 4
 
     wait_until(has_died_again)
@@ -215,7 +215,7 @@ def test_a_child_that_ran_for_a_while_is_restarted_at_once(monkeypatch: pytest.M
     tree.start()
 
     def has_died_again() -> bool:
-        tree.restart_dead()
+        tree.supervise()
         return len(is_due) == 4
 
     wait_until(has_died_again)
@@ -231,14 +231,14 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
     first = child.pid
     wait_until(lambda: child.is_resting)
     tree.check_started()
-    tree.restart_dead()
+    tree.supervise()
     assert child.pid == first
     tree.wake()
-    tree.restart_dead()
+    tree.supervise()
     second = child.pid
     assert second != first
     wait_until(lambda: child.is_resting)
-    tree.restart_dead()
+    tree.supervise()
     assert child.pid == second
     tree.stop()
     assert told == []
@@ -252,7 +252,7 @@ def test_a_child_that_is_woken_before_it_rests_is_restarted() -> None:
     first = child.pid
     tree.wake()
     wait_until(lambda: child.is_resting)
-    tree.restart_dead()
+    tree.supervise()
     assert child.pid != first
     tree.stop()
 

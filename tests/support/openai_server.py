@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from drill.provider import as_turn as as_turn
-from drill.provider import labelled_of
+from drill.provider import labeled_of
 from drill.provider import parts_of as parts_of
 from drill.provider import turns_of as shown_turns
 from tests.support.waiting import wait_until
@@ -566,12 +566,12 @@ def memories_of(body: dict[str, Any]) -> dict[str, Any]:
 
 def consolidated(body: dict[str, Any]) -> dict[str, Any]:
     """Return the lines so far and the observations, one per line."""
-    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in labelled(body)]}
+    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in labeled(body)]}
 
 
-def labelled(body: dict[str, Any]) -> list[dict[str, str]]:
+def labeled(body: dict[str, Any]) -> list[dict[str, str]]:
     """Return the lines so far and the observations in a consolidation request."""
-    return [{"label": label, "text": text} for label, text in labelled_of(body["messages"][1]["content"])]
+    return [{"label": label, "text": text} for label, text in labeled_of(body["messages"][1]["content"])]
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:

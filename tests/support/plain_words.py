@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from moments_app.engines.interface import CAUSES
+from moments_app.engines.interface import FAILURE_CAUSES
 from moments_app.jobs.process import processes
 
 # Parts of a page that are not prose: code, addresses, and stored text of other people.
@@ -30,7 +30,7 @@ def internal_names(url: str, html: str) -> set[str]:
 @cache
 def _names() -> re.Pattern[str]:
     names = [process.name for process in processes() if "_" in process.name]
-    kinds = [kind for kind in CAUSES if "_" in kind]
+    kinds = [kind for kind in FAILURE_CAUSES if "_" in kind]
     ours = ["streams?", "shards?", r"consolidat\w+", "digests?", r"settl\w+", "atoms?", r"evict\w*", "absorbed", "lag"]
     ours += ["turns that came", "later attempt"]
     return re.compile(

@@ -61,7 +61,8 @@ class Standby:
 def replica_at(folder: Path) -> Iterator[None]:
     """Use the standby as this test's replica, like `REPLICA_DATABASE_URL`."""
     there = deepcopy(connections[connection.alias].settings_dict)
-    # Not in the configured databases, because Django would empty these after the test.
+    # Not in the configured databases, because Django would empty these after the test. With `EMBEDDED`, the connection
+    # would ignore `HOST` and lead to the primary.
     connections[replica.ALIAS] = DatabaseWrapper(there | {"EMBEDDED": False, "HOST": str(folder)}, alias=replica.ALIAS)
     replica._skip_until = 0.0  # otherwise, a failed test could prevent its use
     try:

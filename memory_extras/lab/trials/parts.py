@@ -12,7 +12,7 @@ from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import DigestInput, DigestResult
 from moments_app.streams.consolidate import ConsolidatedText, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
-from moments_app.summaries import SummaryInput, TimedAnswer
+from moments_app.summaries import SummaryInput, TimedSummary
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _(answer: Built) -> list[AnswerPart]:
 
 
 @readable_parts.register
-def _(answer: TimedAnswer) -> list[AnswerPart]:
+def _(answer: TimedSummary) -> list[AnswerPart]:
     return [AnswerPart("Summary", answer.answer.summary_text), AnswerPart("Facts", _facts(answer.answer.facts))]
 
 

@@ -233,7 +233,8 @@ def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
         return item  # the shape check drops it
-    # Lessons may instruct the assistant. A statement for a shard, which many people share, may not.
+    # Lessons may instruct the assistant. Other statements may only repeat an instruction that the person gave. Those
+    # for a shard, which many people share, may not even do that.
     is_lesson = item.get("kind") == LESSON
     reason = evidence.drop_reason(text, may_instruct=is_lesson, may_be_weak=True, may_repeat_instruction=not of_many)
     if not evidence.accepts(text, reason):

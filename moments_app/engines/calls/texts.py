@@ -20,6 +20,8 @@ class Fact(BaseModel):
 
 
 class SummaryAnswer(BaseModel):
+    """A summary. An empty summary is a failure and never means that nothing happened."""
+
     model_config = ConfigDict(extra="forbid")
 
     summary_text: str = Field(min_length=1, max_length=6_000, description="At most 200 words about the whole window.")
@@ -65,6 +67,8 @@ class SummaryRequest:
 
 
 class DigestAnswer(BaseModel):
+    """A digest. An empty digest is a failure and never means that nothing happened."""
+
     model_config = ConfigDict(extra="forbid")
 
     context: str = Field(min_length=1, max_length=8_000, description="What a model needs to know to continue.")
@@ -156,7 +160,7 @@ class ConsolidationRequest:
             *_as_lines(self.observations),
         ]
         length = 2 * sum(len(part.label) + len(part.text) for part in [*self.lines, *self.observations])
-        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._judged, input_length=length)
+        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._judged, max_length=length)
 
     def _judged(self, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
         """Return the answer without lines that neither the current text nor the observations support."""

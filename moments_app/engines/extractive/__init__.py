@@ -151,7 +151,10 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 
 
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
-    """Return the sentences without duplicates, except those whose attribute had another value in between."""
+    """Return the sentences without duplicates.
+
+    A duplicate is kept if the attribute had another value in between, because it may have returned to its former value.
+    """
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
     known: set[str] = set()

@@ -20,7 +20,7 @@ VOCABULARY_CHARS = 20_000  # maximum characters of a turn in which words are cou
 DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, or with a number or a name
 VAGUE = 0.4  # factor for a sentence that can't be understood alone
 MIN_WORDS = 3  # minimum words of a meaningful sentence
-MIN_WORDS_OTHERWISE = 6  # minimum words in a language whose small talk is not recognized
+MIN_WORDS_OTHER_LANGUAGES = 6  # minimum words in a language whose small talk is not recognized
 MIN_CHARACTERS = 12  # minimum characters in a script without spaces
 MIN_LASTING = 4  # minimum characters in such a script, for lasting information about the speaker
 MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; code and tables have less
@@ -146,7 +146,7 @@ class Sentence:
         if self.language == ENGLISH or self.is_lasting:
             least = 1 if self.is_lasting or has_relative_time(self.text) else 2
             return len(self.core.split()) >= (2 if self.attribute else MIN_WORDS) and len(self.terms) >= least
-        return len(self.text.split()) >= MIN_WORDS_OTHERWISE and len(self.terms) >= MIN_WORDS
+        return len(self.text.split()) >= MIN_WORDS_OTHER_LANGUAGES and len(self.terms) >= MIN_WORDS
 
     @property
     def is_lasting(self) -> bool:

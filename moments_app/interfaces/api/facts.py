@@ -302,7 +302,7 @@ def change_in(values: dict[str, Any]) -> CorrectionRequest:
 
 
 def change_fact(
-    fact: MemoryAtom, order: CorrectionRequest, values: dict[str, Any], *, requested_by: str
+    fact: MemoryAtom, request: CorrectionRequest, values: dict[str, Any], *, requested_by: str
 ) -> dict[str, Any]:
     """Correct, end or withdraw a fact, or preview the changes. Return the result as serialized by `CorrectionAnswer`.
 
@@ -314,8 +314,8 @@ def change_fact(
         CannotCorrect: the fact can't be corrected in its current state.
     """
     if values["preview"]:
-        return _preview(fact, order)
-    correction = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
+        return _preview(fact, request)
+    correction = correct(fact, request, requested_by=requested_by, leave=values.get("leave", ()))
     return dict(CorrectionAnswer(correction).data)
 
 
@@ -328,11 +328,11 @@ def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Cor
     return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
 
 
-def _preview(fact: MemoryAtom, order: CorrectionRequest) -> dict[str, Any]:
+def _preview(fact: MemoryAtom, request: CorrectionRequest) -> dict[str, Any]:
     shown = Correction(
-        fact=fact, kind=order.kind, before=fact.content, after=order.after, valid_until=order.valid_until
+        fact=fact, kind=request.kind, before=fact.content, after=request.after, valid_until=request.valid_until
     )
-    shown.changes = [asdict(change) for change in preview(fact, order)]
+    shown.changes = [asdict(change) for change in preview(fact, request)]
     return dict(CorrectionAnswer(shown).data) | {"correction_id": None, "created_at": None}
 
 
@@ -407,8 +407,8 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
         found = list(changes[: limit + 1])
         return self.answer({"history": found[:limit], "has_more": len(found) > limit})
 
-    def _changed(self, order: CorrectionRequest) -> Response:
-        return Response(change_fact(self.get_object(), order, self.validated_data, requested_by=self.actor))
+    def _changed(self, request: CorrectionRequest) -> Response:
+        return Response(change_fact(self.get_object(), request, self.validated_data, requested_by=self.actor))
 
 
 def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:

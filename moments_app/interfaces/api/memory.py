@@ -397,7 +397,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
 
 
 def _result_data(result: Result) -> dict[str, Any]:
-    # Not with `SearchResult`, because that takes a hundred times as long.
+    # Not serialized with `SearchResult`, because that takes a hundred times as long.
     return {
         "kind": result.kind,
         "ref": result.ref,

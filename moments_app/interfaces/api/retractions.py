@@ -226,11 +226,11 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
 
 def retract_or_preview_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
-    named = ItemSelection(**{name: body[name] for name in ITEM_FIELDS if name in body})
+    selection = ItemSelection(**{name: body[name] for name in ITEM_FIELDS if name in body})
     leave = body.get("leave", ())
     if body["preview"]:
-        return _preview_response(preview_items(owner, named, leave=leave))
-    retraction = retract_items(owner, named, reason=body["reason"], requested_by=actor, leave=leave)
+        return _preview_response(preview_items(owner, selection, leave=leave))
+    retraction = retract_items(owner, selection, reason=body["reason"], requested_by=actor, leave=leave)
     return Response(RetractionAnswer(retraction).data, status.HTTP_201_CREATED)
 
 

@@ -71,11 +71,11 @@ def _retract_items(options: dict[str, Any]) -> str:
     if user is None or options["session"]:
         raise CannotRetract("Use --user without --session." if user else f"There is no user {options['user']!r}.")
     atoms, entities = ([_uuid(text) for text in options[name] or ()] for name in ("item", "entity"))
-    named = ItemSelection(atoms, entities, options["written_by"] or "")
+    selection = ItemSelection(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
-        found = preview_items(user, named)
+        found = preview_items(user, selection)
         return "\n".join([_describe_preview(f"{found.items} items", found), *_repeated_answers(found)])
-    retraction = retract_items(user, named, reason=_reason(options), requested_by="command")
+    retraction = retract_items(user, selection, reason=_reason(options), requested_by="command")
     return f"Retraction {retraction.retraction_id}: {retraction.result}"
 
 

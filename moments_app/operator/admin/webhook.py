@@ -81,7 +81,7 @@ class WebhookEndpointAdmin(PageAdmin):
 class WebhookDeliveryAdmin(LogAdmin):
     """Delivered, waiting and failed deliveries, newest first."""
 
-    list_display = ("queued", "called", "endpoint", "outcome", "attempts", "last_error", "next_at")
+    list_display = ("queued", "event_name", "endpoint", "outcome", "attempts", "last_error", "next_at")
     list_filter = ("endpoint",)
     list_select_related = ("endpoint", "event")
     applications = ("endpoint__application",)
@@ -90,7 +90,16 @@ class WebhookDeliveryAdmin(LogAdmin):
     actions = ("resend",)
     views = (ResendDelivery,)
     when_empty = "No deliveries yet. Each notification to a webhook is listed here."
-    fields = readonly_fields = ("queued", "called", "endpoint", "outcome", "attempts", "last_error", "sent", "next_at")
+    fields = readonly_fields = (
+        "queued",
+        "event_name",
+        "endpoint",
+        "outcome",
+        "attempts",
+        "last_error",
+        "sent",
+        "next_at",
+    )
 
     steer_permission = "moments_app.change_webhookendpoint"
     resend = ResendDelivery.for_selected(
@@ -99,7 +108,7 @@ class WebhookDeliveryAdmin(LogAdmin):
         warning="Each delivery is sent to its endpoint again, even if it was received before.",
     )
     queued = column("queued_at", "Queued", time_cell)
-    called = column("name", "Event")
+    event_name = column("event_name", "Event")
     outcome = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
     sent = column("sent_at", "Sent", time_cell)
     next_at = column("due_at", "Next attempt", time_cell)

@@ -161,7 +161,7 @@ def _may_be_corrected(atom: MemoryAtom) -> bool:
 
 def _eviction_warning(atom: MemoryAtom) -> str:
     """Return a warning that others still see releases of the item; blank if there are none."""
-    shared = Release.objects.standing().with_sources([atom]).count()
+    shared = Release.objects.standing().made_from([atom]).count()
     if not shared:
         return ""
     rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'is,are')} based on it."

@@ -245,7 +245,7 @@ class RetractItems(RowPage[MemoryAtom]):
         addresses = {"back": change_url(self.row), "here": page_url(self.row, "retract", self.row.pk)}
         shown = addresses | {"row": self.row, "form": form, "is_about_all": self._is_about_all()}
         try:
-            found = preview_items(self.owner(), self._named(), leave=left)
+            found = preview_items(self.owner(), self._selection(), leave=left)
         except CannotRetract as error:
             return shown | {"problem": str(error)}
         return shown | {"preview": found, "groups": _groups_of_items(found), "left": left}
@@ -256,7 +256,9 @@ class RetractItems(RowPage[MemoryAtom]):
             return self.page()
         try:
             reason, leave = form.cleaned_data["reason"], _answers_to_leave(request)
-            retraction = retract_items(self.owner(), self._named(), reason=reason, requested_by=self.actor, leave=leave)
+            retraction = retract_items(
+                self.owner(), self._selection(), reason=reason, requested_by=self.actor, leave=leave
+            )
         except CannotRetract as error:
             return self.page(problem=str(error))
         items = _retracted(retraction.result["items"], "item")
@@ -271,7 +273,7 @@ class RetractItems(RowPage[MemoryAtom]):
         asked = self.request.POST if self.request.method == "POST" else self.request.GET
         return bool(asked.get("all_of_writer")) and bool(self.row.written_by)
 
-    def _named(self) -> ItemSelection:
+    def _selection(self) -> ItemSelection:
         return (
             ItemSelection(written_by=self.row.written_by) if self._is_about_all() else ItemSelection([self.row.atom_id])
         )

@@ -358,7 +358,7 @@ class TestFreshness:
 
     @pytest.mark.slow
     def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.context.input.KEPT_SECONDS", 0)
+        monkeypatch.setattr("moments_app.context.input.CACHE_SECONDS", 0)
         monkeypatch.setattr(assemble, "LAYER_CACHE", LayerCache())
         context(service, refresh="true")
         context(service)

@@ -22,7 +22,7 @@ def homes(user: UserProfile) -> list[tuple[str, str, str]]:
     return [(fact.value, _day(fact.valid_from), _day(fact.valid_until)) for fact in facts]
 
 
-def text_known_at(user: UserProfile, day: str) -> list[str]:
+def known_at(user: UserProfile, day: str) -> list[str]:
     time = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=UTC)
     facts = MemoryAtom.objects.as_of(time).filter(user=user, stream__stream_type="user").facts().in_order()
     return list(facts.values_list("content", flat=True))
@@ -63,7 +63,7 @@ def test_a_fact_begins_on_the_day_in_the_persons_time_zone(ada: UserProfile, ser
 def test_facts_as_of_a_day_are_those_known_to_be_valid_then(ada: UserProfile) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
-        assert text_known_at(ada, day) == expected, day
+        assert known_at(ada, day) == expected, day
 
 
 @pytest.mark.slow

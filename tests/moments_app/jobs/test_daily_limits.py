@@ -13,7 +13,7 @@ from moments_app.engines.interface import CallRecord
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, EngineCall, Job
 from moments_app.reports.housekeeping import housekeeping
-from moments_app.reports.overview import open_job_groups
+from moments_app.reports.overview import job_groups
 from sessions_app.models import ApiKey, Application, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import tomorrow
@@ -88,7 +88,7 @@ def test_due_jobs_over_a_limit_wait_together(ada: UserProfile, cleo: UserProfile
     assert ran(jobs[1]).held_by == "budget"
     assert [Job.objects.get(pk=job.pk).held_by for job in jobs[2:]] == ["budget", "budget"]
     assert Job.objects.get(pk=others.pk).is_due
-    [group] = [group for group in open_job_groups(Job.objects.all()) if group.waits_for == "budget"]
+    [group] = [group for group in job_groups(Job.objects.all()) if group.waits_for == "budget"]
     assert group.number == 3
     assert any("3 jobs have been waiting for the next day" in reason for reason in judge().reasons)
 

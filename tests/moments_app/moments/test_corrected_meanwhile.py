@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from moments_app.jobs.runner import run_job
@@ -340,6 +341,15 @@ def test_row_2_corrections_of_two_facts_in_one_text_are_undone_oldest_first(
     both.refresh_from_db()
     assert {one["fact"] for one in both.facts} == {*facts}
     assert one.text == text if not is_withdrawn else "Maya" in one.text
+
+
+def test_an_undo_reads_sessions_with_one_query(ada: UserProfile) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    since = [summary(session, f"Their daughter is called Mia. Version {number}.") for number in range(3)]
+    with CaptureQueriesContext(connection) as queries:
+        undo_correction(correction, requested_by="test")
+    assert [one.text.count("Maya") for one in Summary.objects.filter(pk__in=[one.pk for one in since])] == [1, 1, 1]
+    assert len([query for query in queries if query["sql"].startswith('SELECT "sessions_app_session"')]) == 1
 
 
 def test_row_2_an_undo_leaves_a_name_that_was_used_since(ada: UserProfile, quoting_server: OpenAIServer) -> None:

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import totp
 
-from memoryproject.database.verification import unprotected_tables
+from memoryproject.database.verification import row_security_problems
 from memoryproject.settings import CONF
 from moments_app.models import (
     Circuit,
@@ -311,7 +311,7 @@ class TestTheLock:
             limited = {name for (name,) in cursor}
         personal = {provenance.model._meta.db_table for provenance in declared()}
         assert personal <= limited
-        assert unprotected_tables() == []
+        assert row_security_problems() == []
 
 
 def test_histories_hide_entries_of_other_operators(eve: Client, own: Session) -> None:

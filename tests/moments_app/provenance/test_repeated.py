@@ -12,7 +12,7 @@ from django.db import transaction
 from django.urls import reverse
 
 from moments_app.context import receipts
-from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
+from moments_app.models import MemoryAtom, MemoryStream, Moment, Release, Retraction
 from moments_app.provenance.retract import consolidations, preview, retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
@@ -245,6 +245,8 @@ def test_row_41_answers_that_repeat_a_directly_written_item_are_retracted_with_i
     body = {"user_id": "ada", "atom_ids": [str(item.atom_id)], "reason": "planted"}
     preview = service.post("retractions", body | {"preview": True}).json()
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/asked/messages/3"]
+    of_answer = Moment.objects.get(source_session__session_id="asked", last_sequence=3)
+    assert (preview["moment_keys"], preview["withdrawn"]["moments"]) == ([of_answer.key], 1)
     service.post("retractions", body)
     work_off()
     assert_nowhere(service)

@@ -174,6 +174,11 @@ class TestAnEngine:
         assert the_only().remedy.startswith("Correct the API key in the settings and restart. The next test is at ")
 
 
+def test_searches_use_words_only_while_no_query_can_be_embedded() -> None:
+    open_circuit(engine="openai:embedder", work="query", error="It is down.")
+    assert the_only().cause == "Searches use words only: It is down."
+
+
 def test_a_prompt_is_the_cause_if_other_prompts_are_answered() -> None:
     prompt = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
     good = prompt.versions.get()

@@ -22,7 +22,7 @@ from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.lives import OSLO, say
-from tests.support.openai_server import OpenAIServer, labelled
+from tests.support.openai_server import OpenAIServer, labeled
 from tests.support.streams import fold, note, rewrite
 from tests.support.transcript import talk
 
@@ -55,7 +55,7 @@ def answering(change: Callable[[list[dict[str, str]]], list[dict[str, Any]]]) ->
     """Return a model behavior that derives its lines from the request."""
 
     def behaviour(handler: Any, body: dict[str, Any]) -> None:
-        lines = change(labelled(body))
+        lines = change(labeled(body))
         behave.content(json.dumps({"lines": lines}))(handler, body)
 
     return behaviour
@@ -249,7 +249,7 @@ class TestAModelThatLosesThings:
     ) -> None:
         fold(known)
         body = model_server.requests[-1]
-        assert [part["label"] for part in labelled(body)] == [
+        assert [part["label"] for part in labeled(body)] == [
             *(f"L{number}" for number in range(1, 11)),
             *(f"O{number}" for number in range(1, 11)),
         ]
@@ -292,7 +292,7 @@ class TestByHand:
         fold(known)
         asked = model_server.requests[-1]["messages"][1]["content"]
         assert 'not to be said again: ["Never call before noon."]' in asked
-        assert all("noon" not in part["text"] for part in labelled(model_server.requests[-1]))
+        assert all("noon" not in part["text"] for part in labeled(model_server.requests[-1]))
 
     def test_row_31_the_content_of_a_deleted_line_is_not_restored_but_is_found(
         self, known: MemoryStream, service: Api
@@ -573,7 +573,7 @@ class TestLinesWithoutSources:
         text = "A person of many tools."
         stream.atoms.lines().update(content=text, content_hash=content_hash(text))
         MemoryAtom.objects.update(merged_into=None)
-        stream.rebuild_text()
+        stream.refresh()
         note(stream, "Owns one felt.")
         return stream
 

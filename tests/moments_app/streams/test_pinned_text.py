@@ -105,6 +105,6 @@ def test_pinned_texts_of_earlier_releases_become_statements_once(own: MemoryStre
     for _ in range(2):
         import_module("moments_app.migrations.0117_pinned_texts_are_statements").write(apps, None)
     for stream in (own, kilns):
-        stream.rebuild_text()
+        stream.refresh()
         assert pinned(stream) == TEXT
         assert MemoryAtom.objects.get(stream=stream).is_pinned

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, connection
 
-from memoryproject.database.verification import shared_memory
+from memoryproject.database.verification import shared_memory_problems
 from memoryproject.schedules import schedules
 from moments_app.models import Job, MemoryAtom, MemoryStream, Release
 from moments_app.provenance.retract import retract
@@ -276,11 +276,11 @@ class TestRelease:
 
     def test_a_release_is_signed(self, ada: UserProfile) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
-        assert Release.objects.get().is_signed and list(shared_memory()) == []
+        assert Release.objects.get().is_signed and list(shared_memory_problems()) == []
         MemoryAtom.objects.filter(release=made).update(content="Begin with a link.")
         assert not Release.objects.get().is_signed
         note(kilns(), "Past the application.", source_user=ada)
-        [unsigned, unreleased] = shared_memory()
+        [unsigned, unreleased] = shared_memory_problems()
         assert str(made) in unsigned and "1 shared items" in unreleased
         Release.objects.update(wording="Begin with a link.")
         assert not Release.objects.get().is_signed

@@ -10,7 +10,7 @@ from psycopg.errors import InsufficientPrivilege
 from pytest_django.fixtures import Settings
 
 from memoryproject.apps import definer_functions as deploy_check
-from memoryproject.database.verification import definer_functions as verified
+from memoryproject.database.verification import definer_function_problems as verified
 from sessions_app.database.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE
 from sessions_app.database.definer_functions import SEARCH_PATH, close_gaps, gaps
 from sessions_app.limited_operators import OPERATOR_ROLE

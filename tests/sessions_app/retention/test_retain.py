@@ -23,7 +23,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.database.verification import archives
+from memoryproject.database.verification import archive_problems
 from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
@@ -172,7 +172,7 @@ def test_sessions_of_a_person_share_one_file_per_month(ada: UserProfile, folder:
     before, exported = [fingerprint(session) for session in sessions], messages_in_export("ada")
     done = retain()
     assert (done.sessions, done.archived_turns, len(files(folder))) == (5, 30, 2)
-    assert messages_in_export("ada") == exported and list(archives()) == []
+    assert messages_in_export("ada") == exported and list(archive_problems()) == []
     assert done.archived_bytes == sum(path.stat().st_size for path in files(folder))
     for path in files(folder):
         lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
@@ -521,7 +521,7 @@ def test_row_16_damage_in_a_file_affects_only_its_session(ada: UserProfile, fold
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    [told] = archives()
+    [told] = archive_problems()
     assert path.name in told
     with pytest.raises(ArchiveError, match=path.name):
         restore_archive(second, actor="test")
@@ -651,7 +651,7 @@ def test_row_33_archives_of_earlier_releases_still_work(ada: UserProfile, folder
     texts = read_archived(ada, places)
     assert [texts[place] for place in places] == [json.loads(line)["content"] for line in lines[:8]]
     assert messages_in_export("ada") == exported
-    assert list(archives()) == []
+    assert list(archive_problems()) == []
     Session.objects.update(summarised_sequence=11)
     assert retain().archived_turns == 4
     assert len(files(earlier)) == 1 and len(files(folder)) == 2

@@ -110,6 +110,13 @@ def test_tool_items_are_passed_on_and_a_repeated_conversation_is_stored_once(
     assert result.tool_name == "weather"
 
 
+def test_a_blank_model_name_does_not_replace_the_known_one() -> None:
+    answer = RESPONSES.answer()
+    for event, model in (("response.created", "m"), ("response.completed", "")):
+        answer.add({"type": event, "response": {"model": model, "output": []}})
+    assert answer.model == "m"
+
+
 def test_a_call_with_a_previous_response_gets_the_newest_turns(client: Client, upstream: OpenAIServer) -> None:
     first = ask(client(), "I restore kilns.")
     ask(client(), "And now?", previous_response_id=first.id, instructions="Be kind.")
