@@ -63,7 +63,7 @@ def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytes
 
 
 def test_kept_turns_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(caches, "CACHE_SECONDS", 0)
     kept = TurnCache()
     kept.items(1, OSLO, [turn(0)], made)
     assert len(kept) == 0

@@ -21,7 +21,7 @@ def test_layers_are_returned_only_for_their_stamp() -> None:
 
 
 def test_expired_layers_are_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(caches, "CACHE_SECONDS", 0)
     kept = LayerCache()
     kept.put(1, "a", LAYERS)
     assert kept.get(1, "a") is None
