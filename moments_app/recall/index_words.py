@@ -68,11 +68,7 @@ class Indexed:
 
 
 def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
-    """Index texts whose words this version has not indexed yet.
-
-    Args:
-        seconds: the time after which no further batch starts; None: no limit.
-    """
+    """Index texts whose words this version has not indexed yet. With `seconds=None`, there is no time limit."""
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
         return Indexed(waiting, not waiting)

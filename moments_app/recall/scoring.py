@@ -101,9 +101,7 @@ class QueryWords:
         )
 
     def _counted(self, kind: str) -> str | None:
-        """Return the kind whose counts are used to estimate rarity in texts of a kind; None if no kind is suitable.
-
-        This is the kind itself or, while it has no texts, the kind with the most texts.
+        """Return the kind whose counts are used: itself or, if it has no texts, the largest. None if none is suitable.
         """
         counted = kind if self.sizes[kind][0] else max(COUNTED_KINDS, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
