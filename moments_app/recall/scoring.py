@@ -101,7 +101,7 @@ class QueryWords:
         )
 
     def _counted(self, kind: str) -> str | None:
-        """Return the kind whose counts are used: itself or, if it has no texts, the largest. None if none is suitable."""
+        """Return the kind whose counts are used: itself or, without texts, the largest. None if none is suitable."""
         counted = kind if self.sizes[kind][0] else max(COUNTED_KINDS, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
         return counted if total and (counted != "turn" or self.uncounted <= MAX_UNCOUNTED_RATIO * total) else None
