@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self, TextIO
 
-from memoryproject.own_site import open_url
+from memoryproject.demo import open_url
 from tests.support.embeddings import command
 from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory

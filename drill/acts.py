@@ -44,10 +44,10 @@ COMPLETED = "SELECT count(*) FROM moments_app_job WHERE job_id::text = %s AND st
 ASKED = "SELECT count(*), count(DISTINCT probe_id) FROM moments_app_proberesult WHERE run_id::text = %s"
 KEPT = "SELECT count(*) FROM moments_app_contextreceipt WHERE context_id::text = ANY(%s)"
 UNREADABLE = """
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.models import ContextReceipt
 rows = ContextReceipt.objects.only("sealed", "context_id")
-print("unreadable", sum(KeptContext.from_sealed(row.sealed, row.context_id) is None for row in rows))
+print("unreadable", sum(StoredContext.from_sealed(row.sealed, row.context_id) is None for row in rows))
 """
 
 

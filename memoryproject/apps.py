@@ -66,7 +66,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
     """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves."""
     if any(is_reversed for _migration, is_reversed in plan):
         return
-    from moments_app.recall.embed_all import EmbedAll
+    from moments_app.recall.embed import EmbedAll
     from moments_app.recall.index_words import IndexArchived
 
     IndexArchived().sweep()

@@ -34,7 +34,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from memoryproject import embeddings, extras
-from memoryproject.embeddings.recipe import Recipe, preset
+from memoryproject.embeddings import Recipe, preset
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 # The default folder of settings and data: the repository, or the working directory of an installed package.

@@ -343,7 +343,7 @@ def embeddings_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> It
             batch_size=10,
         )
         settings.ENGINE = settings.ENGINE.model_copy(update={"timeout_seconds": 30})
-        monkeypatch.setattr("moments_app.recall.query.SECONDS", 30)
+        monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 30)
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
         yield server

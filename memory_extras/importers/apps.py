@@ -9,7 +9,7 @@ class ImportersConfig(AppConfig):
 
     def ready(self) -> None:
         from memory_extras.importers import chatgpt, claude, honcho, mem0, openai, zep
-        from sessions_app.imports.formats import register_format
+        from sessions_app.imports.source import register_format
 
         for reader in (zep, mem0, honcho, openai, chatgpt, claude):
             register_format(reader.NAME, reader)

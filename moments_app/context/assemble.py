@@ -17,10 +17,10 @@ from django.utils import timezone
 
 from moments_app.context import receipts
 from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
-from moments_app.context.input import KEPT_LAYERS, ContextInput, read_input
+from moments_app.context.input import LAYER_CACHE, ContextInput, read_input
 from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
-from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
+from moments_app.context.receipts import ServedContext, StoredContext, StoredLayer, StoredLine
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt
 from moments_app.recall.query import recall_request_for
@@ -39,65 +39,42 @@ NO_ROW = 0
 
 @dataclass(frozen=True)
 class ContextRequest:
-    """A request for a context.
-
-    Args:
-        query: The current message. May be blank.
-        max_tokens: The budget, at most `MEMORY_CONTEXT__MAX_TOKENS`, which is the default.
-        format: A key of `FORMATS`.
-        layers: Names of the layers to include, in any order. Policy and query are always included.
-        refresh: Whether to rebuild cached layers.
-        recall: The search of memory, or None for no search.
-        plan: One of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text
-            doesn't depend on the query and stays the same until memory changes, so that providers' prompt caches cover
-            most of it.
-        as_of: The time whose memory is shown: the facts that were known to be valid then. None for the present.
-        sent: Texts that the caller sends to the model in any case. The context does not repeat them.
-        before: The sequence of the query's own turn, if it is already in the session. This turn and later ones are
-            excluded from the session's turns. None excludes nothing.
-        new_agent_id: The agent of a session that has not started. If it is blank, the session must exist.
-        is_trial: Whether the data behind it will be rolled back. If so, the cache of layers is not used.
-    """
-
-    query: str = ""
-    max_tokens: int | None = None
-    format: str = "xml"
+    query: str = ""  # the current message
+    max_tokens: int | None = None  # the budget; default and maximum: `MEMORY_CONTEXT__MAX_TOKENS`
+    format: str = "xml"  # a key of `FORMATS`
+    # in any order; policy and query are always included
     layers: Sequence[str] = field(default_factory=default_layers)
-    refresh: bool = False
-    recall: RecallRequest | None = None
+    refresh: bool = False  # rebuild cached layers
+    recall: RecallRequest | None = None  # None: no search
+    # One of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text doesn't
+    # depend on the query and stays the same until memory changes, so that providers' prompt caches cover most of it.
     plan: str = "query"
-    sent: Sequence[str] = ()
+    sent: Sequence[str] = ()  # texts that the caller sends to the model anyway; the context does not repeat them
+    # the sequence of the query's own turn, if it is already in the session; this turn and later ones are excluded
     before: int | None = None
-    new_agent_id: str = ""
-    is_trial: bool = False
+    new_agent_id: str = ""  # for a session that has not started; blank: the session must exist
+    is_trial: bool = False  # the data will be rolled back, so the cache of layers is not used
+    # show the facts that were known to be valid at this time
     as_of: datetime | None = None
 
     @property
     def applied(self) -> int:
-        """The budget in tokens, at most `MEMORY_CONTEXT__MAX_TOKENS`."""
+        """The budget in tokens."""
         most = settings.MEMORY_CONTEXT.max_tokens
         return min(self.max_tokens or most, most)
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A context and how it was built.
+    """A context and how it was built."""
 
-    Args:
-        context_id: The id of its receipt.
-        filled: The layers within the budget, and the parts that were left out.
-        context: The text or the messages, in the requested format.
-        has_partition_event: Whether moments replace an older part of the session.
-        cached: Whether the static layers came from the cache.
-    """
-
-    context_id: uuid.UUID
+    context_id: uuid.UUID  # also the id of its receipt
     input: ContextInput
     request: ContextRequest
     filled: FilledBudget
     context: Rendered
-    has_partition_event: bool
-    cached: bool
+    has_partition_event: bool  # moments replace an older part of the session
+    cached: bool  # the static layers came from the cache
 
     @property
     def trimmed(self) -> Sequence[Trimmed]:
@@ -122,22 +99,28 @@ def serve(envelope: Envelope) -> None:
     receipts.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
-        receipts.keep(Served(_receipt(envelope), kept_context(envelope), application, transcript_tokens))
+        served = ServedContext(_receipt(envelope), stored_context(envelope), application, transcript_tokens)
+        receipts.add_receipt(served)
     receipts.note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:
-    """Return the context of a session. Nothing is recorded until `serve` is called.
+    """Return the context of a session without recording anything.
 
-    Returns:
-        None if the user has no such session and the request has no `new_agent_id`.
+    Return None if the user has no such session and the request has no `new_agent_id`.
 
     Raises:
-        BudgetTooSmall: Policy and query alone exceed the budget.
+        BudgetTooSmall: policy and query alone exceed the budget.
     """
-    beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
+    extra_tokens = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
     source = read_input(
-        user, session_id, request.query, request.applied, request.recall, before=request.before, beside=beside
+        user,
+        session_id,
+        request.query,
+        request.applied,
+        request.recall,
+        before=request.before,
+        extra_tokens=extra_tokens,
     )
     if source is None and request.new_agent_id:
         source = input_before_first_turn(user, session_id, request)
@@ -145,7 +128,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         return None
     names = [name for name in LAYERS if name in {*request.layers, *ALWAYS}]
     if request.as_of:
-        of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_then)}
+        of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_as_of)}
         return _filled(source, request, of_then, cached=False)
     static, cached = _static_layers(source, request)
     layers = {name: static[name] if name in static else _dynamic_layer(name, source, request) for name in names}
@@ -174,14 +157,14 @@ def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> 
 def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mapping[str, Sequence[Item]], bool]:
     """Return the static layers, and whether they came from the cache."""
     session = source.session.pk
-    is_keepable = session != NO_ROW and not request.is_trial
-    if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
+    is_cacheable = session != NO_ROW and not request.is_trial
+    if is_cacheable and not request.refresh and (kept := LAYER_CACHE.get(session, source.stamp)):
         return kept, True
     built: dict[str, Sequence[Item]] = {
         name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.is_static
     }
-    if is_keepable:
-        KEPT_LAYERS.keep_under(session, source.stamp, built)
+    if is_cacheable:
+        LAYER_CACHE.put(session, source.stamp, built)
     return built, False
 
 
@@ -201,24 +184,26 @@ def _receipt(envelope: Envelope) -> ContextReceipt:
     )
 
 
-def kept_context(envelope: Envelope) -> KeptContext:
+def stored_context(envelope: Envelope) -> StoredContext:
     """Return a context as receipts store it and operators' pages show it."""
     filled, request = envelope.filled, envelope.request
-    return KeptContext(
+    return StoredContext(
         query=request.query,
         format=request.format,
         plan=request.plan,
         applied=request.applied,
         tokens=filled.tokens,
         is_degraded=bool(request.recall and request.recall.degraded),
-        layers=[KeptLayer(name, filled.tokens_of(name), kept_lines(items)) for name, items in filled.layers.items()],
+        layers=[
+            StoredLayer(name, filled.tokens_of(name), stored_lines(items)) for name, items in filled.layers.items()
+        ],
         context=envelope.context,
     )
 
 
-def kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
+def stored_lines(items: Sequence[PricedItem]) -> list[StoredLine]:
     return [
-        KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
+        StoredLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
         for priced in items
         for item in (priced.item,)
     ]
@@ -249,20 +234,18 @@ def serve_context(
 ) -> Envelope | None:
     """Return the context of a session and save a receipt. Don't call it within a transaction.
 
-    Args:
-        user_id: The person. None for an unknown person.
-        session_id: The application's id of the session.
-        request: The request, without `recall`, which is added here.
-        application: Primary key of the person's application.
-        retrieval: See `recall_request_for`.
+    Return None if the person is unknown, or if the session doesn't exist and the request has no `new_agent_id`.
 
-    Returns:
-        None if the person is unknown, or if the session doesn't exist and the request has no `new_agent_id`.
+    Args:
+        user_id: None for an unknown person.
+        request: without `recall`, which is added here.
+        application: primary key of the person's application.
+        retrieval: see `recall_request_for`.
 
     Raises:
-        BudgetTooSmall: Policy and query alone exceed the budget.
+        BudgetTooSmall: policy and query alone exceed the budget.
     """
-    assemble = partial(assembled, user_id, application, session_id, request, retrieval)
+    assemble = partial(assembled_context, user_id, application, session_id, request, retrieval)
     envelope = assemble()
     if envelope and envelope.input.session.wants_digest and request.as_of is None:
         digest_wanted.send(sender=Session, session=envelope.input.session)
@@ -272,17 +255,10 @@ def serve_context(
     return envelope
 
 
-def assembled(
+def assembled_context(
     user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
 ) -> Envelope | None:
-    """Return the context of a session without recording anything. Don't call it within a transaction.
-
-    Args:
-        user_id, application, session_id, request, retrieval: See `serve_context`.
-
-    Raises:
-        BudgetTooSmall: Policy and query alone exceed the budget.
-    """
+    """Return the context of a session as `serve_context` does, but record nothing."""
     is_searched = "retrieved" in request.layers and request.plan != "stable"
     retrieval = retrieval if is_searched else "off"
     recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)

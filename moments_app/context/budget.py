@@ -26,21 +26,17 @@ from sessions_app.refusals import Refusal
 # While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`.
 # Smaller budgets get standing text only if all search results fit.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
-WHO_TOKENS = 100  # reserved for lines about the person; search results would need more tokens for the same information
-STEP = 32  # a partial window starts at a multiple of this number of turns, so that its start rarely changes
-NEXT = 5  # number of items that didn't fit, to show to an operator
+# Reserved for lines about the person. Search results would need more tokens for the same information.
+IDENTITY_TOKENS = 100
+WINDOW_STEP = 32  # a partial window starts at a multiple of this number of turns, so that its start rarely changes
+MAX_NEXT = 5  # number of items that didn't fit, to show to an operator
 MIN_LINE = 10  # minimum tokens of a recall result
 SHORT_LINE = 20  # characters; within a longer text, a line this short may have another meaning
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BudgetTooSmall(Refusal):
-    """The policy and the query need more tokens than the budget.
-
-    Args:
-        needed: The number of tokens that they need.
-        applied: The budget.
-    """
+    """The policy and the query need more tokens than the budget."""
 
     code, status = "budget_too_small", 422
 
@@ -68,24 +64,14 @@ class Trimmed:
 
 @dataclass
 class FilledBudget:
-    """The layers of a context within its budget.
-
-    Args:
-        layers: The items by layer, in order.
-        costs: The tokens of each layer, including its wrapping and day headings.
-        overhead: The tokens of the wrapping around all layers.
-        trimmed: The parts that were left out.
-        next: The best items that a larger budget would include.
-    """
-
     layers: dict[str, list[PricedItem]]
-    costs: dict[str, int]
-    overhead: int
+    costs: dict[str, int]  # tokens by layer, including wrapping and day headings
+    overhead: int  # tokens of the wrapping around all layers
     trimmed: list[Trimmed] = field(default_factory=list)
-    next: list[PricedItem] = field(default_factory=list)
+    next: list[PricedItem] = field(default_factory=list)  # the best items that a larger budget would include
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens of a layer, including its wrapping. Return 0 for an empty layer."""
+        """Return the tokens of a layer, including its wrapping."""
         return self.costs[name]
 
     @property
@@ -105,14 +91,14 @@ def fill_budget(
     """Fill a budget.
 
     Args:
-        layers: The items by layer, in order. Recall results are sorted best first.
-        applied: The budget in tokens.
-        is_whole: Whether the hot turns are the whole live window.
-        recalls: Whether recall gets at least half. Otherwise, standing text and the live window share the budget.
-        sent: Texts that the caller sends to the model in addition to the context.
+        layers: the items by layer, in order. Recall results are sorted best first.
+        applied: the budget in tokens.
+        is_whole: whether the hot turns are the whole live window.
+        recalls: whether recall gets at least half. Otherwise, standing text and the live window share the budget.
+        sent: texts that the caller sends to the model in addition to the context.
 
     Raises:
-        BudgetTooSmall: The policy and the query don't fit.
+        BudgetTooSmall: the policy and the query don't fit.
     """
     budget = _Budget(layers, form, applied, sent)
     budget.take_required()
@@ -122,7 +108,7 @@ def fill_budget(
         room = half - budget.tokens_of("hot_turns")
         if applied > STANDING_FROM:
             pool = min(STANDING_SHARE * (applied - STANDING_FROM), room)
-            budget.take_who(min(WHO_TOKENS, room))
+            budget.take_identity(min(IDENTITY_TOKENS, room))
             budget.take_standing(int(pool) - budget.tokens_of("user"), standing_layers())
         if budget.take_recalled():
             budget.take_standing(budget.left, standing_layers())
@@ -140,7 +126,7 @@ class _Layer:
     def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
         self.name, self.items = name, priced(name, items, form)
         self.taken: dict[int, PricedItem] = {}  # by place
-        self.passed_over: set[int] = set()  # places of items that repeat other content of the context
+        self.repetitions: set[int] = set()  # places of items that repeat other content of the context
         self.tokens = 0  # of the taken items
         self.wrapping = form.wrapping_tokens(name)
         self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
@@ -152,7 +138,6 @@ class _Layer:
 
     @property
     def all_tokens(self) -> int:
-        """The tokens of the layer so far, with its wrapping."""
         return self.tokens + self.wrapping if self.taken else 0
 
     def waiting(self) -> list[tuple[int, PricedItem]]:
@@ -167,7 +152,7 @@ class _Layer:
         return _with_joined(taken)
 
     def left_out(self) -> list[PricedItem]:
-        return _with_joined(one for place, one in self.waiting() if place not in self.passed_over)
+        return _with_joined(one for place, one in self.waiting() if place not in self.repetitions)
 
 
 class _Budget:
@@ -177,11 +162,10 @@ class _Budget:
         given = {**layers, "retrieved": ()}
         self._layers = {name: _Layer(name, given.get(name, ()), form, applied) for name in LAYERS}
         self._following: list[PricedItem] = []  # the best recall results that don't fit
-        self._said, self._headings = IncludedContent(sent), DayHeadings(form)
+        self._included, self._headings = IncludedContent(sent), DayHeadings(form)
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens of a layer's items so far, without the wrapping."""
         return self._layers[name].tokens
 
     def take_required(self) -> None:
@@ -215,7 +199,7 @@ class _Budget:
                 return
             room -= cost
 
-    def take_who(self, room: int) -> None:
+    def take_identity(self, room: int) -> None:
         """Add the lines about who the person is, uncut. Other lines about them must not use recall's share."""
         end = self.left - room
         layer = self._layers["user"]
@@ -236,8 +220,8 @@ class _Budget:
                     self._take_standing(layer, place, one, self.left - end, cuts=True)
 
     def _take_standing(self, layer: _Layer, place: int, one: PricedItem, room: int, *, cuts: bool) -> None:
-        if self._is_said(layer, one.item):
-            layer.passed_over.add(place)
+        if self._repeats(layer, one.item):
+            layer.repetitions.add(place)
             return
         most = min(room, layer.ceiling - layer.all_tokens)
         is_taken = one.cost <= most and self._take(layer, place, one, most)  # few items fit into an almost full layer
@@ -249,9 +233,9 @@ class _Budget:
         """Add the recall results that fit, best first. Return whether all of them did."""
         layer = self._layers["retrieved"]
         for place, item in enumerate(self._recalled):
-            if self.left < MIN_LINE and len(self._following) >= NEXT:
+            if self.left < MIN_LINE and len(self._following) >= MAX_NEXT:
                 break
-            if self._said.has_address(item) or self._said.has(item) or self._said.is_told(item):
+            if self._included.has_address(item) or self._included.has(item) or self._included.is_in_turn(item):
                 continue
             tokens = self._form.tokens("retrieved", item)
             one = PricedItem(item, tokens, item.why, tokens + self._headings.cost(item))
@@ -262,7 +246,7 @@ class _Budget:
         return not self._following
 
     def take_older_turns(self) -> None:
-        """Add older live turns, newest first. If some don't fit, start at a multiple of `STEP`."""
+        """Add older live turns, newest first. If some don't fit, start at a multiple of `WINDOW_STEP`."""
         turns = self._layers["hot_turns"]
         older: list[tuple[int, PricedItem]] = []
         room = self.left - turns.opening
@@ -275,20 +259,22 @@ class _Budget:
         for place, one in older:
             self._take(turns, place, one, self.left)
 
-    def _is_said(self, layer: _Layer, item: Item) -> bool:
+    def _repeats(self, layer: _Layer, item: Item) -> bool:
         """Return whether standing text repeats other text word for word, or summarizes turns that are all included."""
         if layer.name == "summary" and item.source_sequences:
             first, last = item.source_sequences
             turns = {taken.item.source_sequences for taken in self._layers["hot_turns"].taken.values()}
             return {(number, number) for number in range(first, last + 1)} <= turns
-        if self._said.has(item) or self._said.has_statement(item):
+        if self._included.has(item) or self._included.has_statement(item):
             return True
         return layer.name == "conversation" and self._is_in_moments(item)
 
     def _is_in_moments(self, item: Item) -> bool:
         """Return whether an included checkpoint or moment contains the line word for word, unless the line is short."""
         moments = self._layers["moments"].taken.values()
-        return len(item.told) > SHORT_LINE and any(item.told in moment.item.told for moment in moments)
+        return len(item.statement_words) > SHORT_LINE and any(
+            item.statement_words in moment.item.statement_words for moment in moments
+        )
 
     def _take(self, layer: _Layer, place: int, one: PricedItem, room: int) -> bool:
         """Add an item and its joined items if they fit. Return whether they did."""
@@ -299,7 +285,7 @@ class _Budget:
         layer.tokens += one.cost
         layer.taken[place] = one
         for part in (one, *one.joined):
-            self._said.add(part.item)
+            self._included.add(part.item)
         return True
 
     def filled(self) -> FilledBudget:
@@ -316,7 +302,7 @@ class _Budget:
             {name: layer.all_tokens for name, layer in layers.items()},
             self._form.overhead_tokens(),
             trimmed,
-            [*self._following, *standing][:NEXT],
+            [*self._following, *standing][:MAX_NEXT],
         )
 
 
@@ -338,6 +324,6 @@ def _reason(name: str) -> str:
 
 
 def _last_step(older: Sequence[Item]) -> int:
-    """Return the index of the oldest of these turns at a multiple of `STEP`, or -1. Turns are sorted newest first."""
+    """Return the index of the oldest of these turns, newest first, at a multiple of `WINDOW_STEP`, or -1."""
     sequences = [(item.source_sequences or (1, 1))[0] for item in older]
-    return max((place for place, sequence in enumerate(sequences) if sequence % STEP == 0), default=-1)
+    return max((place for place, sequence in enumerate(sequences) if sequence % WINDOW_STEP == 0), default=-1)

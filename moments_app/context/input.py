@@ -37,8 +37,8 @@ from sessions_app.process_cache import ProcessCache
 POLICY_URI = "rem://prompts/memory-policy"
 MAX_TURNS = 400  # maximum turns to read from a live window
 NEVER = 2**62  # greater than every sequence
-WAITING = 50  # maximum observations of a stream in a context; older ones are found by search
-CANDIDATES = 25  # maximum statements of the person from a shard in a context
+MAX_OBSERVATIONS = 50  # maximum observations of a stream in a context; older ones are found by search
+MAX_CANDIDATES = 25  # maximum statements of the person from a shard in a context
 # Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads a few rows
 # from each, whatever their size. The turns are returned as one value, with only the fields that a context needs.
 _OPENING_SQL = """
@@ -74,7 +74,7 @@ SELECT {columns}, concat(stamp, ' ', (
         (extract(epoch FROM created_at) * 1000000)::bigint) ORDER BY sequence)::text
     FROM (
         SELECT id, sequence, role, content, name, tool_name, payload, created_at, row_number() OVER newer AS place,
-            sum(%(beside)s + CASE WHEN payload IS NULL THEN tokens ELSE 0 END) OVER newer AS together
+            sum(%(extra_tokens)s + CASE WHEN payload IS NULL THEN tokens ELSE 0 END) OVER newer AS together
         FROM sessions_app_message
         WHERE {in_session} AND kind = 'turn' AND retracted_at IS NULL
           AND sequence >= (SELECT live_from_sequence FROM opened) AND sequence < %(before)s
@@ -100,12 +100,7 @@ _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
 class LiveTurn(NamedTuple):
-    """A turn of the live window. The fields are those of `Message`, with the time in microseconds since 1970.
-
-    Args:
-        marks: Later corrections of the turn, as pairs of the wrong words and their replacement.
-        ends: The facts in the turn that are no longer true.
-    """
+    """A turn of the live window. The fields are those of `Message`, with the time in microseconds since 1970."""
 
     pk: int
     sequence: int
@@ -115,12 +110,12 @@ class LiveTurn(NamedTuple):
     tool_name: str
     payload: Any
     microseconds: int
+    # later corrections: pairs of the wrong words and their replacement
     marks: Sequence[tuple[str, str]] = ()
-    ends: Sequence[End] = ()
+    ends: Sequence[End] = ()  # facts in the turn that are no longer true
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a turn of the transcript as a turn of the live window, without `marks` and `ends`."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
         return cls._make([*(getattr(message, name) for name in cls._fields[:-3]), microseconds, (), ()])
 
@@ -130,51 +125,37 @@ class LiveTurn(NamedTuple):
 
 
 def with_ends(user: UserProfile, turns: Sequence[LiveTurn], as_of: datetime | None = None) -> list[LiveTurn]:
-    """Return turns with their `ends`: their facts that were known, at that time, to be no longer true."""
+    """Add the facts that were known, at that time, to be no longer true."""
     ends = ends_of(user, [turn.pk for turn in turns], as_of)
     return [turn._replace(ends=ends.get(turn.pk, ())) for turn in turns]
 
 
 @dataclass(frozen=True)
 class ContextInput:
-    """The data that more than one layer needs.
-
-    Args:
-        user: The person whose memory is read.
-        query: The current message. May be blank.
-        applied: The token budget of the context.
-        turns: The newest turns of the live window, oldest first.
-        is_whole: Whether `turns` is the whole live window.
-        recall: The search of memory, or None for no search.
-        before: The sequence from which the session's turns are excluded.
-        has_entities: Whether the person may have an open task, goal or problem.
-    """
-
     user: UserProfile
     session: Session
-    query: str
-    applied: int
-    turns: list[LiveTurn]
-    is_whole: bool
+    query: str  # the current message
+    applied: int  # the token budget of the context
+    turns: list[LiveTurn]  # the newest of the live window, oldest first
+    is_whole: bool  # `turns` is the whole live window
     stamp: str
-    recall: RecallRequest | None = None
-    before: int = NEVER
-    has_entities: bool = True
+    recall: RecallRequest | None = None  # None: no search
+    before: int = NEVER  # the sequence of the first excluded turn
+    has_entities: bool = True  # False: the person has no open task, goal or problem
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
-        """The active streams that the session contributes to, lessons first.
+        """The active streams that the session contributes to, lessons first, each with its standing text.
 
-        Each comes with its standing text: its newest facts, up to the stream's own maximum, its pinned atoms and its
-        newest unmerged observations, oldest first. A shard also has the newest candidates of this person, and of no
-        other person.
+        This is its newest facts, up to the stream's own maximum, its pinned atoms and its newest unmerged observations,
+        oldest first. A shard also has the newest candidates of this person, and of no other person.
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
         streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
-        newest = atoms.observations().newest_first().values("pk")[:WAITING]
+        newest = atoms.observations().newest_first().values("pk")[:MAX_OBSERVATIONS]
         pinned = atoms.filter(is_pinned=True).exclude(attribute__in=WRITTEN_ATTRIBUTES).values("pk")
-        own = candidates.newest_first().values("pk")[:CANDIDATES]
+        own = candidates.newest_first().values("pk")[:MAX_CANDIDATES]
         named = {"newest": newest, "pinned": pinned, "own": own}
         found = list(streams.annotate(**{name: ArraySubquery(atoms) for name, atoms in named.items()}))
         found.sort(key=lambda stream: stream.name != LESSONS)
@@ -183,7 +164,7 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return a dict of each stream to its newest facts and the atoms in its annotations. Runs one query."""
+    """Return the newest facts of each stream and the atoms in its annotations. Runs one query."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
@@ -201,19 +182,18 @@ def read_input(
     recall: RecallRequest | None,
     *,
     before: int | None = None,
-    beside: int = 0,
+    extra_tokens: int = 0,
 ) -> ContextInput | None:
     """Return the input of a context, or None if the user has no such session.
 
     If the live window exceeds the budget, only as many turns are read as could fit into the budget.
 
     Args:
-        user, session_id, query, applied, recall: See `ContextInput`.
-        before: The sequence from which turns are excluded. None includes all turns.
-        beside: The minimum tokens of a turn in addition to its text.
+        before: the sequence of the first excluded turn; None: include all turns.
+        extra_tokens: the minimum tokens of a turn in addition to its text.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
-    most = max(hot, min(applied // max(beside, 1), MAX_TURNS))
+    most = max(hot, min(applied // max(extra_tokens, 1), MAX_TURNS))
     parameters: dict[str, int | str] = {
         "user": user.pk,
         "application": user.application_id,
@@ -221,7 +201,7 @@ def read_input(
         "session_id": session_id,
         "moments": LATEST_MOMENTS,
         "applied": applied,
-        "beside": beside,
+        "extra_tokens": extra_tokens,
         "most": most,
         "before": end,
         "hot": hot,
@@ -242,7 +222,7 @@ def read_input(
         turns = with_ends(user, turns)
     stamp = f"{user.updated_at.isoformat()} {memory}"
     # The window is complete if another turn would have fit, because it would have been read.
-    is_whole = session.live_tokens + beside * (len(turns) + 1) <= applied and len(turns) < most
+    is_whole = session.live_tokens + extra_tokens * (len(turns) + 1) <= applied and len(turns) < most
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
     )
@@ -251,14 +231,14 @@ def read_input(
 # --- caches of parts of contexts in a web process, with their rendered text and token counts ---
 
 MAX_CHARS = 5_000_000  # maximum characters of text in each cache; a text is also stored in each rendered format
-KEPT_SECONDS = 300.0
+CACHE_SECONDS = 300.0
 ITEM_CHARS = 500  # counted for each item in addition to its text
 TURN_CHARS = 500  # counted for each turn in addition to its text
 Layers = Mapping[str, Sequence[Item]]  # by name
 Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
 
 
-class _Kept(NamedTuple):
+class _CachedLayers(NamedTuple):
     stamp: str
     layers: Layers
 
@@ -267,48 +247,42 @@ class _Kept(NamedTuple):
         return sum([ITEM_CHARS + len(item.text) for layer in self.layers.values() for item in layer])
 
 
-class KeptLayers:
+class LayerCache:
     """A cache of layers by the primary key of the session, which is never reused."""
 
     def __init__(self) -> None:
-        self._sessions: ProcessCache[int, _Kept] = ProcessCache(
-            MAX_CHARS, seconds=KEPT_SECONDS, size_of=lambda kept: kept.chars
+        self._sessions: ProcessCache[int, _CachedLayers] = ProcessCache(
+            MAX_CHARS, seconds=CACHE_SECONDS, size_of=lambda kept: kept.chars
         )
 
-    def under(self, session: int, stamp: str) -> Layers | None:
+    def get(self, session: int, stamp: str) -> Layers | None:
         """Return a session's layers if they were cached with this stamp."""
         kept = self._sessions.get(session)
         return kept.layers if kept and kept.stamp == stamp else None
 
-    def keep_under(self, session: int, stamp: str, layers: Layers) -> None:
-        self._sessions.put(session, _Kept(stamp, layers))
+    def put(self, session: int, stamp: str, layers: Layers) -> None:
+        self._sessions.put(session, _CachedLayers(stamp, layers))
 
-    def forget(self, sessions: Iterable[int]) -> None:
+    def drop(self, sessions: Iterable[int]) -> None:
         for session in sessions:
             self._sessions.drop(session)
 
 
-KEPT_LAYERS = KeptLayers()
+LAYER_CACHE = LayerCache()
 
 
-class KeptTurns:
+class TurnCache:
     """A cache of items by session and time zone."""
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(
-            MAX_CHARS, seconds=KEPT_SECONDS, size_of=_chars
+            MAX_CHARS, seconds=CACHE_SECONDS, size_of=_chars
         )
 
     def items(
         self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]
     ) -> list[Item]:
-        """Return the items of a session's turns, and cache them.
-
-        Args:
-            session: Primary key of the session.
-            zone: The time zone of the items' times.
-            make: Creates an item from a turn of this session.
-        """
+        """Return the items of a session's turns, and cache them. `make` creates a missing item."""
         address = (session, zone.key)
         known = self._sessions.get(address) or {}
         found: list[tuple[LiveTurn, Item]] = []
@@ -331,4 +305,4 @@ def _chars(items: Known) -> int:
     return TURN_CHARS * len(items) + sum([len(item.text) for _turn, item in items.values()])
 
 
-KEPT_TURNS = KeptTurns()
+TURN_CACHE = TurnCache()

@@ -14,7 +14,8 @@ from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.text.invisible_characters import without_invisible
 
 MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
-TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
+# Share of a fact's words that its turn must contain. Third-person statements use some other words.
+MIN_SHARED_WORDS = 0.75
 
 _KIND = re.compile(r"^\[\w+\] ")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -25,51 +26,33 @@ class Item:
     """A line of memory.
 
     Items are never changed. The class isn't frozen because that would make construction three times slower.
-
-    Args:
-        text: The stored text without invisible characters. Formats escape it.
-        ref: A `rem://` address. Blank for items that are not memory, for example the query.
-        source_sequences: First and last sequence of its source turns, in the session that they came from.
-        time: The time of the message or statement, with a time zone.
-        zone: The person's time zone, if the time is shown.
-        name: The name of its shard.
-        speaker: The speaker of a turn, if the application names speakers.
-        calls: The tool calls of an assistant turn, in OpenAI's format.
-        call_id: The id of the call whose result a tool turn contains.
-        joined: Whether it belongs to the previous item and is left out together with it.
-        why: The reason for including it, for operators. Blank if the layer is reason enough.
-        score: The score of a search result. 0 for an older live turn.
-        is_certain: Whether it is always included if it fits into the budget.
-        is_neighbour: Whether it was included only because an adjacent turn was found.
-        is_of_span: Whether it is from the time mentioned in the query.
-        marks: The end of the text that describes corrections and ended facts.
-        also: The addresses of the facts in `marks`.
-        written: A cache of the rendered item and its tokens, by format and layer.
-        cuts: A cache of beginnings of the item with their tokens, by format, layer and length.
     """
 
-    text: str
-    ref: str = ""
+    text: str  # without invisible characters; formats escape it
+    ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
+    # first and last sequence of the source turns, in their session
     source_sequences: tuple[int, int] | None = None
-    time: datetime | None = None
-    zone: tzinfo = UTC
-    name: str = ""
+    time: datetime | None = None  # of the message or statement, with a time zone
+    zone: tzinfo = UTC  # the person's, if the time is shown
+    name: str = ""  # of the shard
     role: str = ""
-    speaker: str = ""
+    speaker: str = ""  # of a turn, if the application names speakers
     tool: str = ""
-    calls: tuple[dict[str, object], ...] = ()
-    call_id: str = ""
-    joined: bool = False
-    why: str = ""
-    score: float = 1.0
-    is_certain: bool = False
-    is_neighbour: bool = False
-    is_of_span: bool = False
-    marks: str = ""
-    also: tuple[str, ...] = ()
+    calls: tuple[dict[str, object], ...] = ()  # of an assistant turn, in OpenAI's format
+    call_id: str = ""  # the call whose result a tool turn contains
+    joined: bool = False  # belongs to the previous item, and is left out together with it
+    why: str = ""  # the reason for including it, for operators; blank if the layer is reason enough
+    score: float = 1.0  # of a search result; 0 for an older live turn
+    is_certain: bool = False  # always included if it fits into the budget
+    is_neighbor: bool = False  # included only because an adjacent turn was found
+    is_of_span: bool = False  # from the time mentioned in the query
+    marks: str = ""  # the end of the text, with corrections and ended facts
+    also: tuple[str, ...] = ()  # addresses of the facts in `marks`
+    # cache of the rendered item and its tokens, by format and layer
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    # cache of beginnings of the item with their tokens, by format, layer and length
     cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +82,6 @@ class Item:
 
     @cached_property
     def words(self) -> list[str]:
-        """The words of the text, with case folded."""
         return words_of(self.text)
 
     @cached_property
@@ -107,12 +89,12 @@ class Item:
         return frozenset(self.words)
 
     @cached_property
-    def said(self) -> str:
+    def unmarked_words(self) -> str:
         """The words of the text without its marks, separated by spaces."""
         return " ".join(words_of(self.text.removesuffix(self.marks)) if self.marks else self.words)
 
     @cached_property
-    def told(self) -> str:
+    def statement_words(self) -> str:
         """The words of the text separated by spaces, without its day, and without the kind of a task or goal."""
         return undated_words(_KIND.sub("", self.text) if self.ref.startswith(ENTITIES) else self.text)
 
@@ -127,7 +109,7 @@ class Format(Protocol):
         """Return the estimated tokens of an item in this format."""
 
     def wrapping_tokens(self, layer: str) -> int:
-        """Return the tokens of the wrapping around a layer's items."""
+        """Return the tokens around a layer's items."""
 
     def day_tokens(self, day: date) -> int:
         """Return the tokens of the day heading over recalled items."""
@@ -144,19 +126,11 @@ class Format(Protocol):
 
 @dataclass(slots=True)
 class PricedItem:
-    """An item with its tokens, and the reason for including it.
-
-    Args:
-        tokens: The tokens of the item alone.
-        why: The reason for including it.
-        cost: The tokens of the item, its day heading, and its joined items.
-        joined: The items that are included only together with it, for example the results of a tool call.
-    """
-
     item: Item
-    tokens: int
+    tokens: int  # of the item alone
     why: str
-    cost: int
+    cost: int  # tokens of the item, its day heading, and its joined items
+    # included only together with it, for example the results of a tool call
     joined: list[Self] = field(default_factory=list)
 
 
@@ -222,15 +196,12 @@ class DayHeadings:
         return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
     def add(self, item: Item) -> None:
-        """Record that an item's day has a heading."""
         if day := item.local_day:
             self._days.add((item.is_of_span, day))
             self._years.add((item.is_of_span, day.year))
 
 
 class IncludedContent:
-    """The content of a context so far: addresses, whole texts, and words."""
-
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
         self._statements: set[str] = set()  # the words of facts and lines
@@ -245,8 +216,8 @@ class IncludedContent:
         if item.ref:
             self._refs.add(_address(item))
         if not item.role:
-            (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.told)
-        self._texts.add(item.said)
+            (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.statement_words)
+        self._texts.add(item.unmarked_words)
         self._words.update(item.words)
 
     def has(self, item: Item) -> bool:
@@ -254,14 +225,14 @@ class IncludedContent:
 
         A neighbor is also a repetition if the context contains each of its words.
         """
-        said = item.said
-        return (said != "" and said in self._texts) or (item.is_neighbour and self._words.issuperset(said.split()))
+        said = item.unmarked_words
+        return (said != "" and said in self._texts) or (item.is_neighbor and self._words.issuperset(said.split()))
 
-    def is_told(self, item: Item) -> bool:
+    def is_in_turn(self, item: Item) -> bool:
         """Return whether an included turn of the same day has most of the item's words, and all of its numbers."""
         if item.role or item.time is None or not item.words:
             return False
-        return any(_says(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
+        return any(_shares_words(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
         """Return whether an item's address is already included. All items of some layers share one address."""
@@ -270,15 +241,15 @@ class IncludedContent:
     def has_statement(self, item: Item) -> bool:
         """Return whether an item and an included one are the same statement, and one is a task, goal or problem."""
         if not item.ref.startswith(ENTITIES):
-            return bool(self._entities) and item.told in self._entities
-        return self.has_address(item) or item.told in self._statements
+            return bool(self._entities) and item.statement_words in self._entities
+        return self.has_address(item) or item.statement_words in self._statements
 
 
 def _address(item: Item) -> str:
-    """Return the address of an item. Tasks, goals and problems are statements, which have two addresses."""
+    """Return one address for a statement: tasks, goals and problems also have a second one."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 
-def _says(turn: frozenset[str], own: frozenset[str]) -> bool:
+def _shares_words(turn: frozenset[str], own: frozenset[str]) -> bool:
     new = own - turn
-    return len(new) <= (1 - TOLD) * len(own) and not any(word[0].isdigit() for word in new)
+    return len(new) <= (1 - MIN_SHARED_WORDS) * len(own) and not any(word[0].isdigit() for word in new)

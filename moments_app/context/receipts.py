@@ -40,11 +40,8 @@ FROM locked WHERE atom.id = locked.id
 
 
 @dataclass
-class KeptLine:
-    """A line of a context with its displayed time. For the fields, see `Item` and `PricedItem`.
-
-    Like `Item`, it isn't frozen, for speed.
-    """
+class StoredLine:
+    """A line of a context with its displayed time. Like `Item`, it isn't frozen, for speed."""
 
     text: str
     tokens: int
@@ -56,12 +53,10 @@ class KeptLine:
 
 
 @dataclass(frozen=True)
-class KeptLayer:
-    """A layer of a context, with the tokens of its lines and wrapping."""
-
+class StoredLayer:
     name: str
     tokens: int
-    lines: list[KeptLine]
+    lines: list[StoredLine]
 
     @property
     def markup_tokens(self) -> int:
@@ -69,21 +64,14 @@ class KeptLayer:
 
 
 @dataclass(frozen=True)
-class KeptContext:
-    """A context that was served.
-
-    Args:
-        query, format, plan, applied: From the request. `applied` is the budget.
-        is_degraded: Whether memory was searched by words only.
-    """
-
+class StoredContext:
     query: str
     format: str
     plan: str
-    applied: int
+    applied: int  # the budget in tokens
     tokens: int
-    is_degraded: bool
-    layers: list[KeptLayer]
+    is_degraded: bool  # memory was searched by words only
+    layers: list[StoredLayer]
     context: Rendered
 
     @property
@@ -91,63 +79,53 @@ class KeptContext:
         return self.tokens - sum(layer.tokens for layer in self.layers)
 
     def sealed(self, context_id: UUID) -> bytes:
-        """Return the context encrypted for a receipt."""
-        return seal(_KEPT.dump_json(self), str(context_id))
+        return seal(_STORED.dump_json(self), str(context_id))
 
     @staticmethod
-    def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "KeptContext | None":
+    def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "StoredContext | None":
         """Return the context in a receipt. None if there is none, or if no key decrypts it."""
         opened = unseal(sealed, str(context_id)) if sealed else None
-        return _KEPT.validate_json(opened) if opened else None
+        return _STORED.validate_json(opened) if opened else None
 
     def refs(self) -> Iterable[str]:
         return (line.ref for layer in self.layers for line in layer.lines if line.ref)
 
 
-_KEPT = TypeAdapter(KeptContext)
+_STORED = TypeAdapter(StoredContext)
 
 
-class Served(NamedTuple):
-    """A served context.
-
-    Args:
-        receipt: The unsaved receipt.
-        application: Primary key of the person's application.
-        transcript_tokens: Tokens of the session's whole transcript.
-    """
-
-    receipt: ContextReceipt
-    context: KeptContext
-    application: int
-    transcript_tokens: int
+class ServedContext(NamedTuple):
+    receipt: ContextReceipt  # unsaved
+    context: StoredContext
+    application: int  # primary key
+    transcript_tokens: int  # of the session
 
 
-def keep(served: Served) -> None:
-    """Record a served context in the background."""
+def add_receipt(served: ServedContext) -> None:
     waiting.add(served)
 
 
-def _write(noted: list[Served]) -> None:
+def _write(served_contexts: list[ServedContext]) -> None:
     if settings.MEMORY_CONTEXT.receipt_days:
-        _write_receipts(noted)
-    ContextUsage.objects.add(_counted(noted))  # last, because it locks a row that other processes wait for
+        _write_receipts(served_contexts)
+    ContextUsage.objects.add(_counted(served_contexts))  # last, because it locks a row that other processes wait for
 
 
-def _write_receipts(noted: list[Served]) -> None:
-    batch = [served.receipt for served in noted]
+def _write_receipts(served_contexts: list[ServedContext]) -> None:
+    batch = [served.receipt for served in served_contexts]
     # Sessions and people may have been deleted in the meantime. Lock in the same order as an erasure, to prevent
     # deadlocks.
     UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
-    for receipt, context, *_ in noted:
+    for receipt, context, *_ in served_contexts:
         receipt.sealed = context.sealed(receipt.context_id)  # encrypted here, to save time during the request
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)
 
 
-def _counted(noted: list[Served]) -> dict[tuple[int, date], ContextTokens]:
+def _counted(served_contexts: list[ServedContext]) -> dict[tuple[int, date], ContextTokens]:
     counted: dict[tuple[int, date], ContextTokens] = defaultdict(ContextTokens)
-    for receipt, _, application, transcript_tokens in noted:
+    for receipt, _, application, transcript_tokens in served_contexts:
         day = receipt.created_at.astimezone(UTC).date()
         counted[application, day] += ContextTokens(1, receipt.total_tokens, transcript_tokens)
     return counted
@@ -157,11 +135,7 @@ waiting = WriteBuffer("context-receipts", _write)
 
 
 def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
-    """Record a context as served, in the background.
-
-    Args:
-        context: The rendered context. Blank in the format `json`.
-    """
+    """Record a context as served, in the background. The context is blank in the format `json`."""
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
     quoted = [item.text for name, item in items if _is_quote(name, item)]
@@ -180,11 +154,7 @@ def note_results(user: UserProfile, results: Sequence[Result]) -> None:
 
 
 def note_accesses(refs: Iterable[str]) -> None:
-    """Count one access to each fact, in the background.
-
-    Args:
-        refs: Addresses of items. Only those of facts are counted.
-    """
+    """Count one access to each fact among these addresses, in the background."""
     for ref in refs:
         if ref.startswith(_ATOMS):
             waiting_accesses.add((ref.removeprefix(_ATOMS), timezone.now().isoformat()))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from memoryproject.embeddings import INPUT_TYPES, read_address
-from memoryproject.embeddings.recipe import Recipe
+from memoryproject.embeddings import INPUT_TYPES, Recipe, read_address
 from moments_app.engines.interface import CallRecord, Engine
 
 if TYPE_CHECKING:

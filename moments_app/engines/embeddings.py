@@ -1,19 +1,20 @@
-"""The embedder, which turns texts into vectors with any OpenAI-compatible endpoint.
+"""The embedder, which turns texts into vectors with any OpenAI-compatible endpoint, and the reranker.
 
 Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
 as texts, each with the requested width and with numbers that the column can hold. The caller retries.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
-from memoryproject.embeddings.recipe import Recipe
+from memoryproject.embeddings import Recipe
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
-from moments_app.engines.interface import EMBEDDING, CallRecord
+from moments_app.engines.interface import EMBEDDING, RERANK, CallRecord
 
 # Common models reject the whole request if a text has more than about 8,000 tokens. Few texts have more tokens than
 # characters.
@@ -145,3 +146,76 @@ def _problem(vector: Any, dimensions: int) -> str:
     if max(map(abs, vector)) < HALF_PRECISION_LEAST:
         return "is all zeros"
     return ""
+
+
+# --- the reranker, which scores texts by how well they answer a query, with any `/rerank` endpoint ---
+#
+# Cohere, Jina and vLLM accept `documents` and return `{"results": [{"index": 0, "relevance_score": 0.9}]}`. Hugging
+# Face's TEI accepts `texts` and returns `[{"index": 0, "score": 0.9}]`.
+
+RERANK_ANSWER_BYTES = 1_000_000  # some endpoints repeat the documents
+REFUSED_FIELD = (400, 422)  # status codes for an unknown field
+
+_need_texts: set[tuple[str, str]] = set()  # endpoints that reject `documents`
+
+
+class Reranker:
+    """A client of one reranking model. See `Endpoint`.
+
+    Args:
+        model: Blank if the endpoint serves one model only.
+        timeout: Seconds for one call.
+    """
+
+    def __init__(
+        self, *, base_url: str, api_key: str, model: str, timeout: float, record: Callable[[CallRecord], None]
+    ) -> None:
+        self._endpoint = Endpoint(
+            base_url=base_url,
+            path="/rerank",
+            api_key=api_key,
+            model=model,
+            max_response_bytes=RERANK_ANSWER_BYTES,
+            record=record,
+            engine=reranker_name(model),
+        )
+        self._timeout = timeout
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the score of each text, in the order of the texts; higher is better. May raise `EngineError`."""
+        try:
+            if self._endpoint.address not in _need_texts:
+                try:
+                    return self._call({"query": query, "documents": list(texts), "top_n": len(texts)}, len(texts))
+                except Refused:
+                    pass
+            scores = self._call({"query": query, "texts": list(texts)}, len(texts))
+        except InvalidAnswer as error:
+            raise self._endpoint.invalid(error) from None
+        _need_texts.add(self._endpoint.address)
+        return scores
+
+    def _call(self, body: dict[str, Any], count: int) -> list[float]:
+        return self._endpoint.call(
+            RERANK,
+            body,
+            seconds=self._timeout,
+            read=lambda answer: _scores_in(answer, count),
+            refuses=lambda response: "documents" in body and response.status_code in REFUSED_FIELD,
+        )
+
+
+def reranker_name(model: str) -> str:
+    return f"rerank:{model or 'default'}"
+
+
+def _scores_in(answer: Any, count: int) -> list[float]:
+    entries = answer.get("results") if isinstance(answer, dict) else answer
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InvalidAnswer("", "it has no list of scores.")
+    scores = {entry.get("index"): entry.get("relevance_score", entry.get("score")) for entry in entries}
+    if len(entries) != count or scores.keys() != set(range(count)):
+        raise InvalidAnswer("", f"its scores are not numbered from 0 to {count - 1:,}.")
+    if not all(type(score) in (int, float) and math.isfinite(score) for score in scores.values()):
+        raise InvalidAnswer("", "it has a score that is not a finite number.")
+    return [float(scores[index]) for index in range(count)]

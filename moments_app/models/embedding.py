@@ -14,7 +14,7 @@ from django.db.models import Count, Q, Value
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
-from memoryproject.embeddings.recipe import Recipe
+from memoryproject.embeddings import Recipe
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment

@@ -65,8 +65,8 @@ from moments_app.provenance.export_format import (
     session_of,
     stream,
 )
-from moments_app.recall.count_words import CountWords
 from moments_app.recall.embed import Embed
+from moments_app.recall.index_words import CountWords
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate

@@ -10,7 +10,7 @@ from functools import partial
 from django.db import connection, transaction
 from django.db.models import CharField, F, Func, Min, QuerySet, Value
 
-from moments_app.context.input import KEPT_LAYERS
+from moments_app.context.input import LAYER_CACHE
 from moments_app.models import (
     Cause,
     EngineCall,
@@ -23,7 +23,7 @@ from moments_app.models import (
     Word,
 )
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.recall.count_words import CountInput, count
+from moments_app.recall.index_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import undo_since
 from sessions_app.models import Session, UserProfile
@@ -34,7 +34,7 @@ REQUESTED_BY = "erase_user"
 def forget_contexts(user: UserProfile) -> None:
     """Drop the cached parts of the person's contexts in this process, once the erasure is committed."""
     sessions = list(Session.objects.for_user(user).values_list("pk", flat=True))
-    transaction.on_commit(partial(KEPT_LAYERS.forget, sessions))
+    transaction.on_commit(partial(LAYER_CACHE.drop, sessions))
 
 
 def unlink_calls(user: UserProfile) -> int:

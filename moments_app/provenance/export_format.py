@@ -9,7 +9,7 @@ from django.conf import settings
 from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.engines.statements import kind_of
 from moments_app.models import (
     Job,
@@ -25,7 +25,7 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
-from moments_app.recall.count_words import CountWords
+from moments_app.recall.index_words import CountWords
 from moments_app.streams.edit import pin_text
 from moments_app.streams.known_people import link_all
 from moments_app.streams.profile import rebuild_profiles
@@ -155,7 +155,7 @@ class ServedContext(Column):
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:
-            kept = KeptContext.from_sealed(line[self.name], line["context_id"])
+            kept = StoredContext.from_sealed(line[self.name], line["context_id"])
             line[self.name] = asdict(kept) if kept else None
 
 

@@ -13,7 +13,7 @@ from django.db.models import QuerySet, Sum
 from moments_app.models import Job, MemoryStream, Retraction
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.build import REBUILD_TO, BuildMoments
-from moments_app.recall.count_words import CountWords
+from moments_app.recall.index_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import WITHDRAWN_RANGES, FormMemories
 from moments_app.summaries import RollSummary

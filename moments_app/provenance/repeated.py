@@ -21,9 +21,9 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Func, Q, TextField
 from django.utils.text import capfirst
 
-from moments_app.context.assemble import ContextRequest, Envelope, assembled
+from moments_app.context.assemble import ContextRequest, Envelope, assembled_context
 from moments_app.context.budget import BudgetTooSmall
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.models import ContextReceipt, Job, MemoryAtom, MemoryStream, Retraction
 from moments_app.provenance.rewording import sentences_of
 from moments_app.turns.platform_text import MEMORY_TOOLS
@@ -324,12 +324,12 @@ def _of_contexts(retraction: Retraction, retracted: RetractedText, sentences: Se
         refs = {ref for refs in receipt.refs.values() for ref in refs}
         if not refs & (derived | texts):
             continue
-        context = KeptContext.from_sealed(receipt.sealed, receipt.context_id)
+        context = StoredContext.from_sealed(receipt.sealed, receipt.context_id)
         if context and (derived & refs or _is_in_context(context, sentences)):
             yield Question(context.query, "Contexts that contained it", receipt.session)
 
 
-def _is_in_context(context: KeptContext, sentences: Sentences) -> bool:
+def _is_in_context(context: StoredContext, sentences: Sentences) -> bool:
     lines = (line.text for layer in context.layers if layer.name != "query" for line in layer.lines)
     return any(map(sentences.occur_in, lines))
 
@@ -347,7 +347,7 @@ def _contexts(user: UserProfile, question: str, session: Session | None) -> Iter
     request = ContextRequest(query=question, new_agent_id=session.agent_id if session else DEFAULT_AGENT)
     for session_id in (*([session.session_id] if session else []), f"new-{uuid4()}"):
         try:
-            envelope = assembled(user.user_id, user.application_id, session_id, request, "query")
+            envelope = assembled_context(user.user_id, user.application_id, session_id, request, "query")
         except BudgetTooSmall:
             continue
         if envelope:

@@ -1,12 +1,15 @@
-"""`index_words`: index texts in the background whose words are missing or outdated.
+"""Index and count the words of texts.
 
-An older version may have indexed a text, or a large append may have deferred it. Restores and manual SQL statements
-also write rows without their words. Until such a text is indexed, searches find it by its former words. Each batch is a
-short transaction that skips locked rows, so a run can be stopped, and two runs can overlap. Changed words are then
-recounted.
+`index_words` indexes texts whose words are missing or outdated: an older version indexed them, a large append deferred
+them, or a restore or manual SQL statement wrote them. Until then, searches find a text by its former words. Each batch
+is a short transaction that skips locked rows, so a run can be stopped, and runs can overlap.
 
-`index_archived` indexes turns that an earlier release archived without index rows. Each job handles one person. It
-reads each archive and writes its rows in a separate transaction, so a killed job continues with the next archive.
+`index_archived` indexes turns that an earlier release archived without index rows. Each archive has a separate
+transaction, so a killed job continues with the next archive.
+
+`count_words` counts how often each word occurs in the memory of a person or a shard. Recall uses the counts to weight
+the words of a query, and to correct mistyped words. It counts only if memory has changed by a tenth since the last
+count, so it reads each text about ten times in total, regardless of the size of memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,10 +36,10 @@ from moments_app.jobs.process import (
     Skipped,
     Timing,
 )
-from moments_app.models import Job, MemoryStream, StoredItem
-from moments_app.recall.count_words import CountWords
+from moments_app.models import Job, MemoryStream, StoredItem, Vocabulary
 from sessions_app import lexemes
 from sessions_app.clock import database_now
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import Searched, SearchedQuerySet
@@ -57,14 +60,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Indexed:
-    """The result of a run.
-
-    Args:
-        rows: the number of indexed rows; with `dry_run`, the number of waiting rows.
-        is_done: whether all rows are indexed.
-    """
-
-    rows: int
+    rows: int  # with `dry_run`, the number of waiting rows
     is_done: bool
 
     def __str__(self) -> str:
@@ -72,11 +68,7 @@ class Indexed:
 
 
 def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
-    """Index texts whose words this version has not indexed yet.
-
-    Args:
-        seconds: the time after which no further batch starts; None: run until all rows are indexed.
-    """
+    """Index texts whose words this version has not indexed yet. With `seconds=None`, there is no time limit."""
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
         return Indexed(waiting, not waiting)
@@ -109,7 +101,7 @@ def _batches(table: type[Searched]) -> Iterator[int]:
 
 
 def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
-    """Return the people and primary keys of the first rows, up to `BATCH_BYTES` of text but at least one row."""
+    """Return the first rows, up to `BATCH_BYTES` of text but at least one row."""
     batch: list[tuple[int | None, int]] = []
     size = 0
     for user_id, pk, *sizes in found:
@@ -122,13 +114,10 @@ def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
 
 @transaction.atomic
 def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
-    """Index rows whose words are outdated. Skip locked rows.
+    """Index rows whose words are outdated. Skip locked rows. Return the number of indexed rows.
 
     Args:
         found: the person and the primary key of each row, grouped by person.
-
-    Returns:
-        The number of indexed rows.
     """
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
@@ -147,7 +136,7 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
 
 
 def _words(row: Any) -> str | None:
-    """Return the search vector of the row, or None if the row has no text. With None, the row keeps its words."""
+    """Return the search vector of the row. If it has no text, return None: the row keeps its words."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
@@ -161,7 +150,7 @@ def _ask_for_counts(rows: Sequence[Any]) -> None:
 
 # --- turns that an earlier release archived without index rows ---
 
-PEOPLE = 10_000  # maximum per sweep
+MAX_PEOPLE = 10_000  # per sweep of `index_archived`
 BUSY_PAUSE = timedelta(minutes=1)  # pause while another process changes the archives of a session
 
 # Uses two aggregates, because distributed tables don't allow a subquery for each session.
@@ -179,8 +168,6 @@ WHERE archived.turns > COALESCE(found.turns, 0) ORDER BY user_id, session_id
 
 @dataclass(frozen=True)
 class ArchivedInput(ProcessInput):
-    """The number of sessions that still have archived turns without rows."""
-
     left: int
 
 
@@ -224,16 +211,16 @@ class IndexArchived(Process[ArchivedInput, None]):
         """Queue a job for each person with archived turns that aren't indexed yet, unless an earlier one failed."""
         failed = set(Job.objects.filter(process=self.name, status=Job.Status.FAILED).values_list("user_id", flat=True))
         people = [pk for pk in dict.fromkeys(user for user, _session in without_rows(None)) if pk not in failed]
-        for user_id in () if dry_run else people[:PEOPLE]:
+        for user_id in () if dry_run else people[:MAX_PEOPLE]:
             Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
-        return QueuedJobs(len(people[:PEOPLE]))
+        return QueuedJobs(len(people[:MAX_PEOPLE]))
 
 
 def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
     """Yield (user, session) primary keys of the sessions that have archived turns without rows.
 
     Args:
-        user_pk: the person's primary key; None: all people.
+        user_pk: None: all people.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WITHOUT_ROWS_SQL, {"user": user_pk})
@@ -280,3 +267,103 @@ def _of(archive: Archive) -> MessageQuerySet:
     sequences = (archive.first_sequence, archive.last_sequence)
     own = Message.objects.filter(session=archive.session_id, user=archive.user_id, sequence__range=sequences)
     return own.filter(created_at__gte=month, created_at__lt=following)
+
+
+# --- counts ---
+
+GROWTH = 0.1  # minimum change since the last count, as a share of the texts
+MAX_COUNTED_PEOPLE = 500  # per run
+
+# The same texts that recall can find. The conditions match those of the search functions in the migrations.
+_TEXTS_SQL = """
+WITH texts AS MATERIALIZED (
+    SELECT 'fact' AS kind, search_vector AS words FROM moments_app_memoryatom
+    WHERE user_id IS NOT DISTINCT FROM %(user)s AND (%(user)s IS NOT NULL OR stream_id = %(stream)s)
+      AND state NOT IN ('evicted', 'line')
+    UNION ALL SELECT 'moment', search_vector FROM moments_app_moment WHERE user_id = %(user)s
+    UNION ALL SELECT 'turn', search_vector FROM sessions_app_message
+    WHERE user_id = %(user)s AND kind <> 'partition' AND role <> 'system' AND retracted_at IS NULL
+)"""
+_SIZE_SQL = f"{_TEXTS_SQL} SELECT count(*) FROM texts"  # noqa: S608
+_COUNT_SQL = f"""{_TEXTS_SQL}, counted AS MATERIALIZED (
+    SELECT stem, count(*) FILTER (WHERE kind = 'fact') AS facts, count(*) FILTER (WHERE kind = 'moment') AS moments,
+        count(*) FILTER (WHERE kind = 'turn') AS turns
+    FROM texts, unnest(tsvector_to_array(words)) stem GROUP BY stem
+), gone AS (
+    DELETE FROM moments_app_word word WHERE vocabulary_id = %(vocabulary)s
+    AND NOT EXISTS (SELECT FROM counted WHERE counted.stem = word.stem)
+), sized AS (
+    UPDATE moments_app_vocabulary SET counted_at = now(),
+        (fact_count, fact_words, moment_count, moment_words, turn_count, turn_words) = (
+            SELECT count(*) FILTER (WHERE kind = 'fact'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'fact'), 0),
+                count(*) FILTER (WHERE kind = 'moment'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'moment'), 0),
+                count(*) FILTER (WHERE kind = 'turn'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'turn'), 0)
+            FROM texts
+        )
+    WHERE id = %(vocabulary)s
+)
+INSERT INTO moments_app_word AS word (vocabulary_id, user_id, stem, facts, moments, turns)
+SELECT %(vocabulary)s, %(user)s, stem, facts, moments, turns FROM counted
+ON CONFLICT (vocabulary_id, stem) DO UPDATE
+SET facts = excluded.facts, moments = excluded.moments, turns = excluded.turns
+WHERE (word.facts, word.moments, word.turns) IS DISTINCT FROM (excluded.facts, excluded.moments, excluded.turns)
+"""  # noqa: S608
+
+
+@dataclass(frozen=True)
+class CountInput(ProcessInput):
+    user: int | None
+    stream: int | None
+
+
+class CountWords(Process[CountInput, None]):
+    name = "count_words"
+    title = "Count words"
+    makes = "new words in searches"
+    lane = Lane.INDEX
+    is_upkeep = True
+    sweep_timing = Timing(minutes=1)
+
+    def claim(self, job: Job) -> CountInput | Skipped:
+        input = CountInput(None, job.user_id, job.stream_id if job.user_id is None else None)
+        known = Vocabulary.objects.filter(user_id=input.user, stream_id=input.stream).first()
+        before = known.fact_count + known.moment_count + known.turn_count if known else 0
+        with connection.cursor() as cursor:
+            cursor.execute(_SIZE_SQL, {"user": input.user, "stream": input.stream})
+            [after] = cursor.fetchone() or [0]
+        if not job.force and abs(after - before) < max(GROWTH * before, 1):
+            _count_from_now(job.user_id)
+            return Skipped("too few texts were added or removed since the last count")
+        return input
+
+    def think(self, input: CountInput, engine: None, progress: Progress) -> None:
+        """Do nothing: this process has no engine."""
+
+    def commit(self, job: Job, input: CountInput, answer: None) -> None:
+        words = count(input).words.count()
+        if not job.is_claimed():
+            raise ClaimLost
+        job.complete({"words": words})
+
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
+        grown = Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()
+        people = list(grown[:MAX_COUNTED_PEOPLE])
+        for user_id in () if dry_run else people:
+            Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
+        return QueuedJobs(len(people))
+
+
+def count(input: CountInput) -> Vocabulary:
+    """Count and store the words, in the caller's transaction."""
+    insert_if_missing(Vocabulary(user_id=input.user, stream_id=input.stream))
+    vocabulary = Vocabulary.objects.select_for_update().get(user_id=input.user, stream_id=input.stream)
+    _count_from_now(input.user)
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_SQL, {"user": input.user, "stream": input.stream, "vocabulary": vocabulary.pk})
+    return vocabulary
+
+
+def _count_from_now(user_id: int | None) -> None:
+    """Record the current size of the person's sessions, so that only further growth queues the next count."""
+    grown = Session.objects.filter(user_id=user_id, message_count__gt=F("counted_message_count"))
+    grown.update(counted_message_count=F("message_count"))

@@ -1,10 +1,7 @@
 """Prepare a search of memory for a message: the query text, its vector, and the reranker's scores of the best results.
 
-The text is the message itself, or a query that a fast engine writes.
-
-The engine, the embeddings endpoint and the reranker are called before the request's transaction, each with a timeout of
-a few seconds. If a call fails, the message itself is the query, the search uses words only, or the results are not
-reordered.
+The engine, the embeddings endpoint and the reranker are called before the request's transaction. If a call fails or
+times out, the message itself is the query, the search uses words only, or the results are not reordered.
 """
 
 import hashlib
@@ -34,13 +31,13 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 
 RETRIEVAL = ("query", "relevant", "auto", "off")
-TURNS = 10  # maximum latest turns to send to the engine
-TURN_TOKENS = 300  # maximum tokens per turn
+MAX_TURNS = 10  # maximum latest turns to send to the engine
+MAX_TURN_TOKENS = 300  # maximum tokens per turn
 # Timeout of each endpoint. After that, the message itself is the query, the search uses words only, and the results are
 # not reordered.
-SECONDS = 2.0
+TIMEOUT = 2.0
 
-KEPT_SECONDS = 300  # applications often request a context and then search for the same text
+CACHE_SECONDS = 300  # applications often request a context and then search for the same text
 
 # Reads the model, and whether one of the model's circuits is open or has counted failed queries.
 _ACTIVE_SQL = """
@@ -50,15 +47,13 @@ SELECT {columns}, EXISTS (
       AND (circuit.state = 'open' OR (circuit.work = 'query' AND circuit.failures > 0))
 ) FROM moments_app_embeddingmodel model WHERE model.is_active
 """
-MOST = 50  # maximum results to rerank
+MAX_RERANKED = 50  # maximum results to rerank
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class EngineInput:
-    """The engine's input: the latest turns, oldest first, and the prompt."""
-
     turns: list[Turn] = field(default_factory=list)
     prompt: PromptVersion | None = None
 
@@ -69,8 +64,7 @@ def recall_request_for(
     """Return the search to run for a message, or None if no search is needed.
 
     Args:
-        user_id: the person whose memory is searched; None for an unknown person.
-        session_id: the session that the message belongs to.
+        user_id: None for an unknown person.
         application: primary key of the person's application.
         retrieval: `query` uses the message as the query. `relevant` does the same, but requires a result that fits it.
             `auto` lets an engine write the query. `off` disables the search.
@@ -86,7 +80,7 @@ def recall_request_for(
 
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:
     """Return the query that the engine writes for the message, or the message itself if the engine writes none."""
-    caller = language_model(settings.ENGINE.model_for_speed, timeout=SECONDS)
+    caller = language_model(settings.ENGINE.model_for_speed, timeout=TIMEOUT)
     with unlimited():  # circuits and calls are global
         is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.reached_limit()
     with acting_for(user_id, application=application) as user:
@@ -115,11 +109,11 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns = (
         Message.objects.turns().unretracted().for_user(user).filter(session__session_id=session_id, session__user=user)
     )
-    latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[:TURNS]
+    latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[:MAX_TURNS]
     turns_read = drop_platform_text(list(latest)[::-1])
     prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)
     resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()
-    shown = [engine_turn(turn, TURN_TOKENS, user.zone, index=turn.sequence) for turn in turns_read]
+    shown = [engine_turn(turn, MAX_TURN_TOKENS, user.zone, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)
 
 
@@ -129,7 +123,7 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
 def with_vector(request: RecallRequest) -> RecallRequest:
     """Return the request with the vector of its text, or the unchanged request if no vector is available.
 
-    Don't call it within a transaction, because it waits up to `SECONDS` for the endpoint.
+    Don't call it within a transaction, because it waits up to `TIMEOUT` for the endpoint.
     """
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
@@ -146,13 +140,13 @@ def with_vector(request: RecallRequest) -> RecallRequest:
 def _vector(text: str, model: EmbeddingModel, *, has_failed: bool) -> Vector | None:
     key = f"query:{model.pk}:{hashlib.sha256(text.encode()).hexdigest()}"
     numbers = cache.get(key)
-    if numbers is None and (numbers := _embedded(text, model, has_failed=has_failed)):
-        cache.set(key, numbers, KEPT_SECONDS)
+    if numbers is None and (numbers := _embed(text, model, has_failed=has_failed)):
+        cache.set(key, numbers, CACHE_SECONDS)
     return Vector(model.pk, model.dimensions, numbers) if numbers else None
 
 
-def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[float] | None:
-    caller = embedding_model(model.recipe, timeout=SECONDS)
+def _embed(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[float] | None:
+    caller = embedding_model(model.recipe, timeout=TIMEOUT)
     if has_failed and Circuit.objects.refuse_query(caller.name):
         return None
     if not caller.is_free and EngineCall.objects.reached_limit():
@@ -173,7 +167,6 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
 
 
 def record_call(call: CallRecord) -> None:
-    """Record a call for a query, and update the circuit."""
     EngineCall.objects.record(call)
     Circuit.objects.record(call, Circuit.Work.QUERY)
 
@@ -186,13 +179,8 @@ def with_relevances(
 ) -> RecallRequest:
     """Return the request with the reranker's scores of its best results; unchanged if there is no reranker or it fails.
 
-    Don't call it within a transaction, because it waits up to `SECONDS` for the reranker.
-
-    Args:
-        user_id: the person whose memory is searched; None for an unknown person.
-        application: primary key of the person's application.
-        agent_id: see `recall`.
-        session_id: search as the agent of this session.
+    Don't call it within a transaction, because it waits up to `TIMEOUT` for the reranker. With a `session_id`, it
+    searches as the agent of that session.
     """
     if not settings.RERANK.base_url:
         return request
@@ -200,7 +188,7 @@ def with_relevances(
         if session_id and user:
             sessions = Session.objects.filter(user=user, session_id=session_id)
             agent_id = sessions.values_list("agent_id", flat=True).first() or ""
-        found = recall(user, agent_id, request, most=MOST) if user else []
+        found = recall(user, agent_id, request, most=MAX_RERANKED) if user else []
     if len(found) < 2:
         return request
     with unlimited():  # circuits and calls are global
@@ -208,7 +196,10 @@ def with_relevances(
 
 
 def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
-    from moments_app.engines.rerank import Reranker, reranker_name  # imported here because it imports an HTTP client
+    from moments_app.engines.embeddings import (  # imported here because it imports an HTTP client
+        Reranker,
+        reranker_name,
+    )
 
     conf = settings.RERANK
     if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.reached_limit():
@@ -218,7 +209,7 @@ def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
         base_url=conf.base_url,
         api_key=conf.api_key.get_secret_value(),
         model=conf.model,
-        timeout=SECONDS,
+        timeout=TIMEOUT,
         record=record_call,
     )
     try:

@@ -1,6 +1,5 @@
-"""Look up a query's words in the texts that a person may search, and adjust the query's vector.
-
-For words that occur in no text, guess which known words the query means.
+"""Look up a query's words in the texts that a person may search, guess the meaning of unknown words, and adjust the
+query's vector.
 """
 
 import json
@@ -13,13 +12,13 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.recall.request import MAX_WORDS, Vector, span_in
-from moments_app.recall.term_weights import COUNTED, QueryWords, Term, counts_by_kind
+from moments_app.recall.scoring import COUNTED_KINDS, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
 from sessions_app.models import UserProfile
 
-LIKELIEST = 2  # maximum stems of an unknown word to rank separately
-SAMPLE = 200  # number of turns whose mean vector is subtracted
+MAX_LIKELY_STEMS = 2  # maximum stems of an unknown word to rank separately
+SAMPLED_TURNS = 200  # number of turns whose mean vector is subtracted
 
 # Reads the counts of the person's and the shards' words, by unique indexes. Row security hides other vocabularies.
 # Reads the sessions that have grown since the count by the partial index `session_grown`.
@@ -60,10 +59,7 @@ SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s
 def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | None = None) -> QueryWords:
     """Return the statistics of up to `MAX_WORDS` words of a query, with at most two round trips to the database.
 
-    Args:
-        user: the person whose memory is searched.
-        agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
-        vector: the query's vector, for a semantic search.
+    If `agent_id` is blank, only shards that every agent uses are searched.
     """
     asked = lexemes.words_of_query(text, MAX_WORDS)
     stems = [stem for word in asked for stem in word.stems]
@@ -72,7 +68,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     distinct = ""
     with connection.cursor() as cursor:
         if vector:  # send both statements together, to save a round trip
-            parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLE}
+            parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLED_TURNS}
             cursor.execute(_DISTINCT_SQL + _WORDS_SQL, parameters)
             cursor.set_result(-2)
             [(distinct,)] = cursor.fetchall()
@@ -82,24 +78,22 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
         [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
     span = span_in(text, timezone.now().astimezone(user.zone))
-    times = span.named if span else frozenset[str]()
+    times = span.words if span else frozenset[str]()
     terms = [_term(word, counts, is_counted=not uncounted, is_time=word.word in times) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
     words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct, span)
-    meant = guessed_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
-    return replace(words, terms=[*terms, *meant])
+    guesses = guessed_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
+    return replace(words, terms=[*terms, *guesses])
 
 
 def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool, is_time: bool) -> Term:
-    """Return a word with its statistics. A text may contain several of the stems, so use the highest count.
-
-    Omit stems without a count if nearly all texts are counted.
-    """
+    """Return a word with its statistics. A text may contain several of the stems, so use the highest count."""
     known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
-    together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED}
-    stems = tuple(known) or word.stems[:LIKELIEST]
+    together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED_KINDS}
+    stems = tuple(known) or word.stems[:MAX_LIKELY_STEMS]
+    # if nearly all texts are counted, stems without a count are left out
     others = () if known and is_counted else tuple(stem for stem in word.stems if stem not in stems)
-    return Term(word.word, stems, together, word.factor, others=others, is_time=is_time)
+    return Term(word.word, stems, together, word.factor, other_stems=others, is_time=is_time)
 
 
 # --- words that occur in no text ---
@@ -108,14 +102,14 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
 # words, or a compound of shorter ones: "Termin" also finds "Zahnarzttermin". There is no word list: the words in the
 # person's texts are the known words.
 
-LOOKED_UP = 16  # maximum words of a query that are checked for typos and compounds
-MEANT_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
-MEANT = 3  # maximum known words for a mistyped word
-LONGER = 8  # maximum compounds, or parts of a compound, for a word
-NEWEST = 300  # number of newest turns to search for similar words while most turns are not counted
+MAX_UNKNOWN = 16  # maximum words of a query that are checked for typos and compounds
+GUESS_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
+MAX_GUESSES = 3  # maximum known words for a mistyped word
+MAX_COMPOUNDS = 8  # maximum compounds, or parts of a compound, for a word
+NEWEST_TURNS = 300  # number of newest turns to search for similar words while most turns are not counted
 
 # The cheapest and most selective conditions come first. OFFSET computes `bare` once per row.
-_NEAR_SQL = """
+_SIMILAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
 FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
 WHERE ({pieces})
@@ -124,43 +118,41 @@ WHERE ({pieces})
 GROUP BY stem
 """
 _COUNTED_SQL = "SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)"
-_JUST_SAID_SQL = f"""
+_NEWEST_TURNS_SQL = f"""
 SELECT stem, 0, 0, 1 FROM (
     SELECT search_vector FROM sessions_app_message
     WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system' AND retracted_at IS NULL
-    ORDER BY created_at DESC, id DESC LIMIT {NEWEST}
+    ORDER BY created_at DESC, id DESC LIMIT {NEWEST_TURNS}
 ) turn, unnest(tsvector_to_array(search_vector)) stem
 """  # noqa: S608 (a number of our own)
 MAX_EDITS = 2
-LONG = 8  # minimum letters of a word in which two edits are tolerated
-END = 3  # maximum letters of a piece at the start or the end of a word
-MIDDLE = 2  # letters of a piece in the middle
+LONG_WORD = 8  # minimum letters of a word in which two edits are tolerated
+END_LETTERS = 3  # maximum letters of a piece at the start or the end of a word
+MIDDLE_LETTERS = 2  # letters of a piece in the middle
 COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
-LAST, FIRST = 4, 5  # minimum letters of a compound's last part, which carries the meaning, and of its first part
-REST = 3  # minimum letters of the rest of the compound
+MIN_LAST, MIN_FIRST = 4, 5  # minimum letters of a compound's last part, with the meaning, and of its first part
+MIN_REST = 3  # minimum letters of the rest of the compound
 
 
 def guessed_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
     """Return the known words that unknown words among `terms` may stand for. Runs at most one query.
 
-    Args:
-        vocabularies: the primary keys of the vocabularies that the person may search.
-        is_counted: whether most turns are counted. If not, also search the newest turns.
+    If most turns are not counted, the newest turns are searched too.
     """
     unknown = [term for term in terms if not term.is_known and not term.is_time and _may_be_mistyped(term.word)]
-    unknown = unknown[:LOOKED_UP]
+    unknown = unknown[:MAX_UNKNOWN]
     if not unknown:
         return []
-    known = _COUNTED_SQL if is_counted else f"{_COUNTED_SQL} UNION ALL {_JUST_SAID_SQL}"
-    near = _known_near(unknown, known, {"user": user_id, "vocabularies": vocabularies})
-    return _meant(near, unknown, terms)
+    known = _COUNTED_SQL if is_counted else f"{_COUNTED_SQL} UNION ALL {_NEWEST_TURNS_SQL}"
+    near = _similar_stems(unknown, known, {"user": user_id, "vocabularies": vocabularies})
+    return _guesses(near, unknown, terms)
 
 
 def _may_be_mistyped(word: str) -> bool:
     return len(word) >= 4 and word.isalpha()
 
 
-def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+def _similar_stems(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """Return the counts of known stems that may be similar to unknown words, or compounds or parts of them."""
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
     shared = pieces(lexemes.split_stem(stem)[1] for stem in stems)
@@ -172,33 +164,29 @@ def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, An
     }
     has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s)" for number, part in enumerate(shared))
     with connection.cursor() as cursor:
-        cursor.execute(_NEAR_SQL.format(known=known, pieces=has_piece), {**parameters, **wanted})
+        cursor.execute(_SIMILAR_SQL.format(known=known, pieces=has_piece), {**parameters, **wanted})
         return {stem: numbers for stem, *numbers in cursor.fetchall()}
 
 
-def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
-    """For each unknown word, return the nearest known words, followed by its compounds and parts.
-
-    Only words of the same language are compared. Words of the newest turns are known words even if they are not counted
-    yet.
-    """
-    said_stems = {stem for term in said if term.is_known for stem in term.stems}
+def _guesses(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
+    """For each unknown word, return the nearest known words of its language, followed by its compounds and parts."""
+    query_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
         by_language[lexemes.split_stem(stem)[0]].append(stem)
     return [
-        Term(lexemes.split_stem(stem)[1], (stem,), counts_by_kind(known[stem]), MEANT_FACTOR, term.word)
+        Term(lexemes.split_stem(stem)[1], (stem,), counts_by_kind(known[stem]), GUESS_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.all_stems)
-        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_longer(term, by_language, known)])
-        if stem not in said_stems
+        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_compounds(term, by_language, known)])
+        if stem not in query_stems
     ]
 
 
-def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the compounds that contain the word, and the parts of the word. Sort by the number of shared letters."""
+def _compounds(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the compounds that contain the word, and the parts of the word, with most shared letters first."""
     shared = compound_matches(by_language, term.all_stems)
-    return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
+    return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:MAX_COMPOUNDS]
 
 
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
@@ -208,20 +196,20 @@ def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[st
 
     near: dict[str, float] = {}
     for stem in term.all_stems:
-        edits = _most_edits(stem)
+        edits = _max_edits(stem)
         same = by_language.get(lexemes.split_stem(stem)[0], [])
         for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)
     nearest = [stem for stem, distance in near.items() if distance == least]
-    return sorted(nearest, key=lambda stem: (-sum(known[stem]), stem))[:MEANT]
+    return sorted(nearest, key=lambda stem: (-sum(known[stem]), stem))[:MAX_GUESSES]
 
 
 def _edits(stem: str) -> range:
-    return range(-_most_edits(stem), _most_edits(stem) + 1)
+    return range(-_max_edits(stem), _max_edits(stem) + 1)
 
 
-def _most_edits(stem: str) -> int:
+def _max_edits(stem: str) -> int:
     return tolerated_edits(lexemes.split_stem(stem)[1])
 
 
@@ -232,41 +220,40 @@ def _most_edits(stem: str) -> int:
 
 
 def tolerated_edits(word: str) -> int:
-    return MAX_EDITS if len(word) >= LONG else 1
+    return MAX_EDITS if len(word) >= LONG_WORD else 1
 
 
 def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
     """Return the pieces of some words. Keys are SQL expressions over `bare` to compare with the pieces."""
     found: dict[str, set[str]] = defaultdict(set)
     for word in words:
-        for part, piece in _of_two_edits(word) if tolerated_edits(word) == MAX_EDITS else _of_one_edit(word):
+        for part, piece in (
+            _pieces_for_two_edits(word) if tolerated_edits(word) == MAX_EDITS else _pieces_for_one_edit(word)
+        ):
             found[part].add(piece)
     return found
 
 
-def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
-    """Yield both halves of the word.
-
-    An edit leaves one half unchanged, unless it swaps the letters on both sides of the middle.
-    """
+def _pieces_for_one_edit(word: str) -> Iterator[tuple[str, str]]:
+    """Yield both halves of the word. An edit leaves one unchanged, unless it swaps the letters around the middle."""
     half = len(word) // 2
-    yield _start(word, min(half, END))
-    yield _end(word, min(len(word) - half, END))
-    if 0 < half <= END and len(word) - half <= END:
+    yield _start(word, min(half, END_LETTERS))
+    yield _end(word, min(len(word) - half, END_LETTERS))
+    if 0 < half <= END_LETTERS and len(word) - half <= END_LETTERS:
         yield "bare", f"{word[: half - 1]}{word[half]}{word[half - 1]}{word[half + 1 :]}"
 
 
-def _of_two_edits(word: str) -> Iterator[tuple[str, str]]:
+def _pieces_for_two_edits(word: str) -> Iterator[tuple[str, str]]:
     """Yield the start, the end, and two letters between them.
 
-    If one edit changes the start and another changes the end, neither changes these two letters, because a swap changes
-    at most one letter outside the start or the end. The first edit may move the two letters by one place.
+    If one edit changes the start and another the end, neither changes these two letters: a swap changes at most one
+    letter outside. The first edit may move the two letters by one place.
     """
-    size = END if len(word) >= 2 * END + 2 + MIDDLE else END - 1
+    size = END_LETTERS if len(word) >= 2 * END_LETTERS + 2 + MIDDLE_LETTERS else END_LETTERS - 1
     yield _start(word, size)
     yield _end(word, size)
     for place in range(size + 1, size + 4):
-        yield f"substr(bare, {place}, {MIDDLE})", word[size + 1 : size + 1 + MIDDLE]
+        yield f"substr(bare, {place}, {MIDDLE_LETTERS})", word[size + 1 : size + 1 + MIDDLE_LETTERS]
 
 
 def _start(word: str, size: int) -> tuple[str, str]:
@@ -284,45 +271,37 @@ def compound_patterns(stems: Iterable[str]) -> list[str]:
     """Return LIKE patterns of compounds that begin or end with one of these stems.
 
     The patterns also match words that are too short to be compounds.
-
-    Args:
-        stems: stems as they are indexed, prefixed with their language.
     """
-    found = _of_compounding(stems)
+    found = _in_compounding_languages(stems)
     return [like for language, bare in found for like in (f"{language}:{bare}%", f"{language}:%{bare}")]
 
 
 def compound_parts(stems: Iterable[str]) -> list[str]:
     """Return the stems that could be the first or last parts of these stems, if they are compounds."""
     found: list[str] = []
-    for language, bare in _of_compounding(stems):
-        found += [f"{language}:{bare[:end]}" for end in range(FIRST, len(bare) - REST + 1)]
-        found += [f"{language}:{bare[start:]}" for start in range(REST, len(bare) - LAST + 1)]
+    for language, bare in _in_compounding_languages(stems):
+        found += [f"{language}:{bare[:end]}" for end in range(MIN_FIRST, len(bare) - MIN_REST + 1)]
+        found += [f"{language}:{bare[start:]}" for start in range(MIN_REST, len(bare) - MIN_LAST + 1)]
     return found
 
 
 def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
-    """Return the known stems that contain a searched stem or are part of one. The values are the lengths of the parts.
-
-    Args:
-        by_language: the stems of indexed texts, keyed by language.
-        stems: the stems of a word that occurs in no text.
-    """
+    """Return the known stems that contain a searched stem or are part of one, with the length of the part."""
     found: dict[str, int] = {}
-    for language, asked in _of_compounding(stems):
+    for language, asked in _in_compounding_languages(stems):
         for stem in by_language.get(language, ()):
-            if letters := _part(lexemes.split_stem(stem)[1], asked):
+            if letters := _shared_part(lexemes.split_stem(stem)[1], asked):
                 found[stem] = max(letters, found.get(stem, 0))
     return found
 
 
-def _part(one: str, other: str) -> int:
+def _shared_part(one: str, other: str) -> int:
     """Return the number of letters of the shorter stem if the longer one is a compound of it, or 0."""
     part, whole = sorted((one, other), key=len)
-    is_first = len(part) >= FIRST and whole.startswith(part)
-    is_last = len(part) >= LAST and whole.endswith(part)
-    return len(part) if (is_first or is_last) and len(whole) >= len(part) + REST else 0
+    is_first = len(part) >= MIN_FIRST and whole.startswith(part)
+    is_last = len(part) >= MIN_LAST and whole.endswith(part)
+    return len(part) if (is_first or is_last) and len(whole) >= len(part) + MIN_REST else 0
 
 
-def _of_compounding(stems: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return (stem for stem in map(lexemes.split_stem, stems) if stem[0] in COMPOUNDING and len(stem[1]) >= LAST)
+def _in_compounding_languages(stems: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return (stem for stem in map(lexemes.split_stem, stems) if stem[0] in COMPOUNDING and len(stem[1]) >= MIN_LAST)

@@ -52,29 +52,18 @@ class Vector:
 
 @dataclass(frozen=True)
 class RecallRequest:
-    """A search of one person's memory.
-
-    Args:
-        since: only messages from this time or later.
-        mode: text search (`text`), semantic search (`semantic`), or both (`hybrid`).
-        vector: the vector of the text. Without a vector, only text search is used.
-        as_of: only messages up to this time, and only facts that were known to be valid then; None: now.
-        relevances: the reranker's scores, keyed by `rem://` address. Results with a score are sorted by it.
-        until: only messages before this time.
-        about: only facts about the user (`SELF`) or about the known person with this key; blank: about anyone.
-        must_fit: whether a context shows results only if one of them fits the text.
-    """
-
     text: str
     kinds: Sequence[str] = KINDS
-    since: datetime | None = None
-    mode: str = "hybrid"
-    vector: Vector | None = None
+    since: datetime | None = None  # only messages from this time or later
+    mode: str = "hybrid"  # one of `MODES`
+    vector: Vector | None = None  # None: only text search is used
+    # only messages up to this time, and only facts that were known to be valid then
     as_of: datetime | None = None
+    # the reranker's scores, keyed by `rem://` address; results with a score are sorted by it
     relevances: Mapping[str, float] = field(default_factory=dict)
-    until: datetime | None = None
-    about: str = ""
-    must_fit: bool = False
+    until: datetime | None = None  # only messages before this time
+    about: str = ""  # only facts about the user (`SELF`) or about the known person with this key; blank: about anyone
+    must_fit: bool = False  # a context shows results only if one of them fits the text
 
     @property
     def searched_kinds(self) -> Sequence[str]:
@@ -86,12 +75,11 @@ class RecallRequest:
         return (self.as_of or timezone.now()).astimezone(user.zone)
 
     @cached_property
-    def asks_of_past(self) -> bool:
-        """True if the query seems to ask about the past."""
+    def asks_about_past(self) -> bool:
         return self.as_of is not None or bool(_PAST.search(self.text))
 
     @cached_property
-    def asks_of_assistant(self) -> bool:
+    def asks_assistant(self) -> bool:
         """True if the query seems to address the assistant, as in "What did you suggest?"."""
         return bool(_ADDRESSED.search(self.text))
 
@@ -102,7 +90,6 @@ class RecallRequest:
 
     @property
     def used_mode(self) -> str:
-        """The mode of the search. Without a vector, only text search is used."""
         return "text" if self.degraded else self.mode
 
     @property
@@ -110,7 +97,6 @@ class RecallRequest:
         return self.vector if self.mode != "text" else None
 
     def by_mode(self) -> "list[RecallRequest]":
-        """Return a separate request for text search and for semantic search."""
         modes = ("text", "semantic") if self.used_mode == "hybrid" else (self.used_mode,)
         return [replace(self, mode=mode) for mode in modes]
 
@@ -120,8 +106,8 @@ class RecallRequest:
 # "yesterday" or "on 17 November" becomes a span of days in the person's time zone. Future times are ignored, and so is
 # "today" in "What should I cook today?".
 
-LONGEST = 300  # maximum characters of a query; longer texts mention times but don't ask about them
-_NAMED = (times.RELATIVE, times.ABSOLUTE, times.ASKED)
+MAX_TIMED_QUERY_CHARS = 300  # maximum characters of a query; longer texts mention times but don't ask about them
+_TIME_FORMS = (times.RELATIVE, times.ABSOLUTE, times.ASKED)
 _WEEK = timedelta(days=7, hours=1)  # plus an hour, in case the clocks are set back
 _PARTS = {
     "morning": (time(0), time(12)),
@@ -134,21 +120,13 @@ _NIGHTS_END = time(5)
 
 @dataclass(frozen=True)
 class Span:
-    """A span of time mentioned in a query, and the other words of the query.
+    """A span of time mentioned in a query, and the other words of the query."""
 
-    Args:
-        since: the start, with a time zone.
-        until: the end, exclusive.
-        named: the words that express the span, in lower case.
-        rest: the other words of the query.
-        is_all: whether the query asks only what was said in the span.
-    """
-
-    since: datetime
-    until: datetime
-    named: frozenset[str] = frozenset()
-    rest: str = ""
-    is_all: bool = True
+    since: datetime  # with a time zone
+    until: datetime  # exclusive
+    words: frozenset[str] = frozenset()  # the words that express the span, in lower case
+    other_words: str = ""  # the other words of the query
+    is_whole_query: bool = True  # the query asks only what was said in the span
 
     def has(self, moment: datetime) -> bool:
         return self.since <= moment < self.until
@@ -160,37 +138,34 @@ def span_in(text: str, now: datetime) -> Span | None:
     Args:
         now: the time in the person's time zone.
     """
-    if len(text) > LONGEST:
+    if len(text) > MAX_TIMED_QUERY_CHARS:
         return None
     likely = times.likely_languages(text)
     digits = in_digits(text, likely)
-    found = _first(digits, likely, now)
+    found = _first_past_time(digits, likely, now)
     if found is None and not lexemes.certain_language(text):
         others = [language for language in times.latin_languages() if language not in likely]
-        found = _first(digits, others, now, times.LATIN_SHORTEST)
+        found = _first_past_time(digits, others, now, times.LATIN_SHORTEST)
     if found is None:
         return None
     (begin, end), (first, last) = found
     rest = f"{digits[:first]} {digits[last:]}"
-    is_all = _asks_nothing_else(rest, likely)
+    is_whole_query = _asks_nothing_else(rest, likely)
     is_under_way = end > now and end - begin <= _WEEK
     named = frozenset(re.findall(r"\w+", digits[first:last].lower()))
-    return None if is_under_way and not is_all else Span(begin, end, named, rest.strip(), is_all)
+    return None if is_under_way and not is_whole_query else Span(begin, end, named, rest.strip(), is_whole_query)
 
 
 Bounds = tuple[datetime, datetime]
 
 
-def _first(
+def _first_past_time(
     digits: str, languages: Iterable[str], now: datetime, shortest: int = 0
 ) -> tuple[Bounds, tuple[int, int]] | None:
-    """Return the first past time in the text, and its position.
-
-    If several start at the same position, return the longest. Of equally long ones, return the latest.
-    """
+    """Return the first past time in the text, and its position. Prefer the longest, then the latest."""
     found = [
         (bounds, (one.start, one.end))
-        for one in times.times_in(digits, languages, _NAMED, now.date())
+        for one in times.times_in(digits, languages, _TIME_FORMS, now.date())
         if one.end - one.start >= shortest and (bounds := _bounds(one.time, now.tzinfo))[0] <= now
     ]
     return min(found, key=lambda one: (one[1][0], -one[1][1], now - one[0][0]), default=None)
@@ -199,13 +174,13 @@ def _first(
 def _bounds(named: Time, zone: tzinfo | None) -> Bounds:
     if named.name in _PARTS:
         first, last = _PARTS[named.name]
-        return _at(named.first, first, zone), _at(named.first, last, zone)
+        return _local_time(named.first, first, zone), _local_time(named.first, last, zone)
     if named.unit == "part":
-        return _at(named.first, _EVENING, zone), _at(named.end, _NIGHTS_END, zone)
-    return _at(named.first, time(0), zone), _at(named.end, time(0), zone)
+        return _local_time(named.first, _EVENING, zone), _local_time(named.end, _NIGHTS_END, zone)
+    return _local_time(named.first, time(0), zone), _local_time(named.end, time(0), zone)
 
 
-def _at(day: date, clock: time, zone: tzinfo | None) -> datetime:
+def _local_time(day: date, clock: time, zone: tzinfo | None) -> datetime:
     return datetime.combine(day, clock, zone)
 
 

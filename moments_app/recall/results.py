@@ -90,52 +90,35 @@ Key = tuple[str, Place]
 
 @dataclass(slots=True)
 class Result:
-    """One result of a search. Scores are added after it is read.
+    """One result of a search. Scores are added after it is read."""
 
-    Args:
-        kind: one of `KINDS`.
-        content: the text, or the beginning of it.
-        session_id: the session of the source; None if the session was deleted or belongs to another person.
-        sequence: the sequence of a turn, or of the first turn of a moment; None for a fact.
-        time: the time of the message or statement.
-        role: the role of the turn; blank if it is not a turn.
-        pk: the primary key. For a turn, the primary key of its session.
-        valid_from: when a fact became valid, if that is known.
-        valid_until: when the fact ended, or when the plan is due; None if unknown.
-        planned: the day of a plan; blank for other facts, and for plans that ended for another reason.
-        marks: the end of the content of a turn, which lists corrections and facts that are no longer true.
-        also: the `rem://` addresses of the facts that the marks mention.
-        score: the score by which results of all kinds are sorted.
-        ranks: the rank in each search that found the result, from 1; empty for a turn found through its neighbors.
-        scores: the score in each of these searches: BM25 for text search, the cosine for semantic search.
-        share: the share of the query's words that the text contains, weighted by rarity.
-    """
-
-    kind: str
+    kind: str  # one of `KINDS`
     ref: str
-    content: str
-    session_id: str | None
-    sequence: int | None
+    content: str  # at most `CONTENT_CHARS`
+    session_id: str | None  # None if the session was deleted or belongs to another person
+    sequence: int | None  # of a turn, or of the first turn of a moment; None for a fact
     time: datetime
-    role: str
-    pk: int
-    valid_from: datetime | None
-    valid_until: datetime | None
-    planned: str = ""
-    marks: str = ""
-    also: tuple[str, ...] = ()
+    role: str  # of a turn; blank for other kinds
+    pk: int  # for a turn, of its session
+    valid_from: datetime | None  # of a fact
+    valid_until: datetime | None  # when a fact ended, or when a plan is due
+    planned: str = ""  # the day of a plan; blank for other facts, and for plans that ended for another reason
+    marks: str = ""  # the end of the content of a turn, with corrections and ended facts
+    also: tuple[str, ...] = ()  # addresses of the facts in `marks`
     score: float = 0.0
+    # by search, from 1; empty for a turn found through its neighbors
     ranks: dict[str, int] = field(default_factory=dict)
+    # by search: BM25 for text search, the cosine for semantic search
     scores: dict[str, float] = field(default_factory=dict)
-    share: float = 0.0
+    share: float = 0.0  # share of the query's words that the text contains, weighted by rarity
 
     @property
-    def said(self) -> str:
+    def unmarked_content(self) -> str:
         """The content without its marks."""
         return self.content.removesuffix(self.marks)
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the fact has ended, or the day of the plan has passed."""
         return self.valid_until is not None and self.valid_until <= timezone.now()
 
@@ -148,13 +131,13 @@ class Result:
         return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
 
-def read_found(
+def read_hits(
     user: UserProfile, since: datetime | None, as_of: datetime | None, keys: Sequence[Key]
 ) -> dict[Key, Result]:
     """Return results for the keys whose rows exist, without scores and ranks.
 
-    Runs one query, which reads only the kinds among the keys. If these include turns and a fact about the person has
-    ended, a second query reads the facts from these turns that are no longer true.
+    Runs one query. If the keys include turns and a fact about the person has ended, a second query reads the facts from
+    these turns that are no longer true.
     """
     if not keys:
         return {}
@@ -171,16 +154,16 @@ def read_found(
         "sequences": array_of([sequence for _session, sequence in turns]),
     }
     with connection.cursor() as cursor:
-        cursor.execute(_reading(frozenset([kind for kind, _place in keys])), parameters)
+        cursor.execute(_sql_for(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
     zone = user.zone
     may_have_ends = [row[-2] for row in rows if row[-1]]
     ends = ends_of(user, may_have_ends, as_of) if may_have_ends else {}
-    return dict([_found(row, zone, ends) for row in rows])
+    return dict([_result(row, zone, ends) for row in rows])
 
 
 @cache
-def _reading(kinds: AbstractSet[str]) -> str:
+def _sql_for(kinds: AbstractSet[str]) -> str:
     """Return the SQL that reads some kinds, on one line: psycopg only caches statements up to 4,096 characters."""
     return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
 
@@ -195,7 +178,7 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
     return [row for row in complete if row[3]]
 
 
-def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
+def _result(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
     kind, pk, ref, content, session_id, sequence, time, role, platform_places, name = row[:10]
     valid_from, valid_until, is_plan, marks, message, _ = row[10:]
     if platform_places:  # results don't include platform text
@@ -213,5 +196,4 @@ def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) 
 
 
 def _place(row: Sequence[Any]) -> Place:
-    """Return the place of a turn, or the primary key and 0 for other kinds."""
     return row[1], row[5] if row[0] == "turn" else 0

@@ -5,14 +5,11 @@ precedes a turn only if it has a higher score. Irrelevant results and duplicates
 searches, so the number of results doesn't depend on a person's share of a table.
 """
 
-import math
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from heapq import nlargest
-from statistics import fmean
 from typing import Any
 
 from django.db import connection
@@ -20,18 +17,18 @@ from django.db import connection
 from moments_app.engines.words import is_from_assistant, speaker_of, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.query_terms import query_words
-from moments_app.recall.request import KINDS, RecallRequest
-from moments_app.recall.results import Key, Place, Result, TurnSpan, read_found
-from moments_app.recall.term_weights import Lookup, QueryWords
+from moments_app.recall.request import KINDS, RecallRequest, Span, span_in
+from moments_app.recall.results import Key, Place, Result, TurnSpan, read_hits
+from moments_app.recall.scoring import CANDIDATES, Lookup, QueryWords, semantic_scores, turn_scores, word_scores
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
 MATCH_COUNT = 5  # default number of results
 MAX_ABOUT = 10_000  # maximum hits to filter by the person whom they are about
-SPARE = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
+EXTRA_RESULTS = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
 READ_AHEAD = 60  # minimum results to read, because speakers and duplicates are only known after reading
-SURE = 10  # number of best results to read regardless of their score
-NEAR_ENOUGH = 0.5  # share of the best cosine; results below it need a matching word
+ALWAYS_READ = 10  # number of best results to read regardless of their score
+MIN_COSINE_SHARE = 0.5  # share of the best cosine; results below it need a matching word
 ENDED_FACTOR = 0.5  # factor for a fact that has ended, unless the query asks about the past
 SPEAKER_FACTOR = 2.0  # factor for a turn whose speaker the query mentions
 ASSISTANT_FACTOR = 0.5  # factor for an assistant's turn, unless the query addresses the assistant
@@ -84,25 +81,17 @@ ORDER BY found.search, found.kind, found.place
 
 @dataclass
 class Hits:
-    """The hits of the searches. For each search and kind, the best hits come first.
+    """The hits of the searches. For each search and kind, the best hits come first."""
 
-    Args:
-        text: scores in text search.
-        semantic: cosines in semantic search.
-        weights: the maximum score in text search, keyed by kind.
-        unembedded: turns that have no vector yet.
-        spans: the turns that the moments cover.
-    """
-
-    text: dict[Key, float] = field(default_factory=dict)
-    semantic: dict[Key, float] = field(default_factory=dict)
-    weights: dict[str, float] = field(default_factory=dict)
-    unembedded: set[Key] = field(default_factory=set)
-    spans: dict[Key, TurnSpan] = field(default_factory=dict)
+    text: dict[Key, float] = field(default_factory=dict)  # scores in text search
+    semantic: dict[Key, float] = field(default_factory=dict)  # cosines in semantic search
+    weights: dict[str, float] = field(default_factory=dict)  # the maximum score in text search, keyed by kind
+    unembedded: set[Key] = field(default_factory=set)  # turns that have no vector yet
+    spans: dict[Key, TurnSpan] = field(default_factory=dict)  # the turns that the moments cover
 
     @property
     def shares(self) -> dict[Key, float]:
-        """The scores in text search as shares of the maximum score. At most 1."""
+        """The scores in text search as shares of the maximum score."""
         return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
 
     def update(self, others: "Hits") -> None:
@@ -125,10 +114,8 @@ def recall(
     """Return the best results that a person may see, best first. Runs a constant number of queries.
 
     Args:
-        user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
         most: the maximum number of results; None: `MATCH_COUNT`.
-        least_share: see `rank`.
         words: the words of the request, if they were looked up.
     """
     most = most or MATCH_COUNT
@@ -139,11 +126,11 @@ def recall(
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches. Runs at most one query.
+    """Return the hits of all searches, which may be more than `most` each. Runs at most one query.
 
-    Each search may return more than `most` hits. The caller looked up `words` with the request's vector.
+    The caller looked up `words` with the request's vector.
     """
-    depth = MAX_ABOUT if request.about else max(CANDIDATES, most + SPARE)
+    depth = MAX_ABOUT if request.about else max(CANDIDATES, most + EXTRA_RESULTS)
     # Each search excludes later messages, which would otherwise displace earlier hits.
     end = min(filter(None, (request.as_of, request.until)), default=None)
     then, limits = ("_then", "%(depth)s, %(end)s") if end else ("", "%(depth)s")
@@ -158,13 +145,13 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     if vector := request.searched_vector:
         parameters |= {"shards": array_of(words.shards), "vector": words.vector}
         parameters |= {"model": vector.model, "dimensions": vector.dimensions}
-    about = _about(request)
+    about = _about_sql(request)
     searches: list[str] = []
     hits = Hits()
     for kind in request.searched_kinds:
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
-            hits.weights[kind] = lookup.worth
+            hits.weights[kind] = lookup.max_score
             searches.append(_BY_WORDS_SQL.format(kind=kind, table=_TABLES[kind] + then, limits=limits) + about)
             parameters |= {f"{name}_{kind}": value for name, value in _parameters(lookup).items()}
         if vector:
@@ -200,30 +187,29 @@ def _parameters(lookup: Lookup) -> dict[str, Any]:
     }
 
 
-def _about(request: RecallRequest) -> str:
+def _about_sql(request: RecallRequest) -> str:
     if not request.about:
         return ""
     return _ABOUT_USER_SQL if request.about == SELF else _ABOUT_OTHER_SQL
 
 
 def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:
-    """Return the scores of the best hits of all kinds and of neighboring turns, best first.
+    """Return the scores of the best hits of all kinds and of neighboring turns, best first, with some more than `most`.
 
     Args:
-        most: The number of wanted results. The result contains a few more.
-        least_share: The minimum share of the best score. The first `SURE` hits are exempt.
+        least_share: the minimum share of the best score. The first `ALWAYS_READ` hits are exempt.
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
-    near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
+    near = semantic_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
     others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
     moments = [(span, others[key]) for key, span in hits.spans.items()]
     turns = turn_scores(_turns_of(words), _turns_of(near), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
-    best = nlargest(max(most + SPARE, READ_AHEAD), found)  # if scores are equal, newer hits first
+    best = nlargest(max(most + EXTRA_RESULTS, READ_AHEAD), found)  # if scores are equal, newer hits first
     worthwhile = least_share * best[0][0] if best else 0.0
-    told = best[:SURE] + [one for one in best[SURE:] if one[0] >= worthwhile]
-    return {(kind, place): score for score, place, kind in told}
+    kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
+    return {(kind, place): score for score, place, kind in kept_hits}
 
 
 def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
@@ -233,19 +219,18 @@ def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
 def read_results(
     user: UserProfile, request: RecallRequest, hits: Hits, ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
-    """Return the best `most` results, read from their tables."""
-    read = read_found(user, request.since, request.as_of, list(ranking))
+    read = read_hits(user, request.since, request.as_of, list(ranking))
     _add_ranks(hits, read)
     named = frozenset(words_of(request.text))
     for key, found in read.items():
         found.score = ranking[key]
-        found.score *= _factor(found, request, named)
+        found.score *= _score_factor(found, request, named)
     results = [found for found in read.values() if request.until is None or found.time < request.until]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)
-    least = NEAR_ENOUGH * nearest if request.used_mode == "hybrid" else -1.0
+    least = MIN_COSINE_SHARE * nearest if request.used_mode == "hybrid" else -1.0
     relevant = [result for result in results if result.is_relevant(least)]
-    return _without_repetitions(_reranked(relevant, request.relevances))[:most]
+    return _deduplicated(_reranked(relevant, request.relevances))[:most]
 
 
 def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Result]:
@@ -259,7 +244,7 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     return reranked
 
 
-def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
+def _score_factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
     """Return the factor for a result's score.
 
     Turns of mentioned speakers get a higher score, and ended facts a lower one. Assistants' turns also get a lower
@@ -268,15 +253,15 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
     if found.score <= 0:
         return 1.0
     if found.kind != "turn":
-        return ENDED_FACTOR if found.is_over and not request.asks_of_past and not found.planned else 1.0
+        return ENDED_FACTOR if found.has_ended and not request.asks_about_past and not found.planned else 1.0
     speaker = speaker_of(found.content)
     if speaker and not named.isdisjoint(words_of(speaker)):
         return SPEAKER_FACTOR
     is_reply = "semantic" in found.ranks and is_from_assistant(found.role, speaker)
-    return ASSISTANT_FACTOR if is_reply and not request.asks_of_assistant else 1.0
+    return ASSISTANT_FACTOR if is_reply and not request.asks_assistant else 1.0
 
 
-def _without_repetitions(results: Iterable[Result]) -> list[Result]:
+def _deduplicated(results: Iterable[Result]) -> list[Result]:
     """Leave out results that only repeat a better one. A turn replaces statements derived from it.
 
     A statement that is no longer valid stays, because it shows the period in which it was valid. It doesn't hide valid
@@ -292,8 +277,8 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     words: dict[int, frozenset[str]] = {}  # words of valid results, keyed by position
     derived: dict[int, frozenset[str]] = {}  # words of results that are not turns, keyed by position
     for result in found:
-        own = frozenset(words_of(f"{result.role} {result.said}"))  # statements begin with "User:" or a name
-        if result.kind != "turn" and not result.is_over:
+        own = frozenset(words_of(f"{result.role} {result.unmarked_content}"))  # statements begin with "User:" or a name
+        if result.kind != "turn" and not result.has_ended:
             if any(map(own.issubset, words.values())):
                 continue
             derived[len(kept)] = own
@@ -303,7 +288,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
             kept[taken], words[taken] = result, own
             del derived[taken]
             continue
-        if not result.is_over:
+        if not result.has_ended:
             words[len(kept)] = own
         kept.append(result)
     return kept
@@ -314,7 +299,6 @@ def _text_of(result: Result) -> str:
 
 
 def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
-    """For each search, add a result's score and its rank within its kind. Also add its share of the query's words."""
     for search, found in (("text", hits.text), ("semantic", hits.semantic)):
         places = dict.fromkeys(KINDS, 0)
         for key, score in found.items():
@@ -327,83 +311,84 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
             read[key].share = share
 
 
-# --- scores ---
+# --- times in a query: results from a span of time, even if they contain no word of the query ---
 
-# Neighbors of a turn get a share of its score, because an answer often contains no word of the question. Each tuple has
-# the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
-# measurements.
-SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
-CANDIDATES = 150  # number of best results of each search to rank
-# If no text has at least this share of the query's words, the matches are probably random.
-COMPLETE = 0.5
-NEAR_PART = 0.5  # factor for these shares in semantic search, because vectors of adjacent turns are similar
-SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
-MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
+MAX_SCANNED = 5_000  # maximum newest turns of a span to sample from
+# A long span has more turns than fit into a context, so the query samples turns from all parts of the span. It uses the
+# indexes of a person's newest turns, moments and facts.
+_SCAN_SQL = """
+(SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
+ WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s
+ ORDER BY ends_at DESC, first_sequence DESC, id DESC LIMIT %(most)s)
+UNION ALL
+(SELECT 'fact', id, 0 FROM moments_app_memoryatom
+ WHERE user_id = %(user)s AND formed_at >= %(since)s AND formed_at < %(until)s AND state NOT IN ('evicted', 'line')
+ ORDER BY formed_at DESC, id DESC LIMIT %(most)s)
+UNION ALL
+(SELECT 'turn', session_id, sequence FROM (
+    SELECT session_id, sequence, row_number() OVER (ORDER BY created_at, id) AS place, count(*) OVER () AS number
+    FROM (
+        SELECT session_id, sequence, created_at, id FROM sessions_app_message
+        WHERE user_id = %(user)s AND created_at >= %(since)s AND created_at < %(until)s
+          AND kind IN ('turn', 'archived') AND role IN ('user', 'assistant') AND retracted_at IS NULL
+        ORDER BY created_at DESC, id DESC LIMIT %(scanned)s
+    ) newest
+ ) said WHERE (place - 1) %% greatest(ceil(number::numeric / %(most)s), 1) = 0)
+"""
 
 
-def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
-    """Return scores that grow with the rarity of the matched words and with their share of the query.
+def recall_with_span(
+    user: UserProfile, agent_id: str, request: RecallRequest, *, most: int
+) -> tuple[list[Result], Span | None]:
+    """Return the best results that a person may see, and the span mentioned in the query.
 
-    A text that contains all rare words of the query outranks any similar text. If even the best text contains few of
-    these words, the scores are low, so similarity decides.
-
-    Args:
-        shares: The share of the total weight of the query's words that each text contains.
-        worth: The sum of the inverse document frequencies of the query's words.
+    Results from the span come first. They fill the whole list, or half of it if the query also asks for something else.
+    Return no span if the request has time limits, or is about one person.
     """
-    trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
-    return {key: trust * worth * share**2 for key, share in shares.items()}
+    words = query_words(user, agent_id, request.text, request.searched_vector)
+    found = recall(user, agent_id, request, most=most, words=words)
+    has_own = request.since or request.until or request.about
+    if has_own or not (span := span_for(user, request, words, request.text)):
+        return found, None
+    then = results_in_span(user, agent_id, request, span, most=most)
+    first = then if span.is_whole_query else then[: (most + 1) // 2]
+    known = {result.ref for result in first}
+    others = [result for result in found if result.ref not in known]
+    return [*sorted(first, key=lambda result: result.time), *others][:most], span
 
 
-def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
-    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
+def span_for(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
+    """Return the span mentioned in a query, relative to the time of the request, not to the current time."""
+    is_read = request.as_of is None and query == request.text
+    return words.span if is_read else span_in(query, request.now_of(user))
 
-    Args:
-        similarity: The cosines of the texts found by semantic search.
-        unembedded: Texts without a vector. They get the mean, because their meaning is unknown.
+
+def results_in_span(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
+    """Return results from a span: first those that match the other words of the query, then moments, facts and turns.
+
+    Runs a constant number of queries. Returns up to `most` results of each kind.
     """
-    if not similarity:
-        return {}
-    nearest = nlargest(CANDIDATES, similarity.values())
-    mean = fmean(nearest)
-    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
-    if deviation < 1e-9:
-        return dict.fromkeys(similarity, 0.0)
-    least = nearest[-1]
-    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
-    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
+    scores: dict[Key, float] = {}
+    if not span.is_whole_query:
+        within = replace(request, text=span.other_words, since=span.since, until=span.until)
+        words = query_words(user, agent_id, span.other_words, request.searched_vector)
+        scores = rank(search(user, words, within, most), most)
+    keys = dict.fromkeys([*scores, *_sampled_keys(user, request, span, most)])
+    found = read_hits(user, span.since, request.as_of, list(keys))
+    for key, result in found.items():
+        result.score = scores.get(key, 0.0)
+    return [found[key] for key in keys if key in found and span.has(found[key].time)]
 
 
-def turn_scores(
-    words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
-) -> dict[Place, float]:
-    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
-
-    A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
-    be beyond the end of their session.
-
-    Args:
-        words, near: The scores of turns from text search and from semantic search.
-        moments: The turns that each moment covers, and its score.
-    """
-    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for place in {**words, **near}:
-        said, meant = words.get(place, 0.0), near.get(place, 0.0)
-        session, sequence = place
-        scores = sessions[session]
-        scores[sequence] += said + meant
-        shared = said + NEAR_PART * meant
-        for distance, to_later, to_earlier in SHARES:
-            scores[sequence + distance] += to_later * shared
-            if sequence >= distance:
-                scores[sequence - distance] += to_earlier * shared
-    for scores in sessions.values():
-        bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
-        for sequence, score in scores.items():
-            scores[sequence] = score + (score if score < bonus else bonus)
-    in_order = {session: sorted(sessions[session]) for session in {span[0] for span, _ in moments} & sessions.keys()}
-    for (session, first, last), score in moments:
-        of_session = in_order.get(session, [])
-        for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
-            sessions[session][sequence] += MOMENT_SHARE * score
-    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}
+def _sampled_keys(user: UserProfile, request: RecallRequest, span: Span, most: int) -> list[Key]:
+    until = min(span.until, request.as_of) if request.as_of else span.until
+    parameters: dict[str, int | datetime] = {
+        "user": user.pk,
+        "since": span.since,
+        "until": until,
+        "most": most,
+        "scanned": MAX_SCANNED,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_SCAN_SQL, parameters)
+        return [(kind, (pk, sequence)) for kind, pk, sequence in cursor.fetchall() if kind in request.kinds]

@@ -1,7 +1,4 @@
-"""`search_items`: find stored items with text search and semantic search.
-
-`list_namespaces`: list the namespaces of items.
-"""
+"""Find stored items with text search and semantic search, and list their namespaces."""
 
 import json
 import re
@@ -18,8 +15,8 @@ from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
-ANY = "*"  # matches any label in a list of namespaces
-BEST = 500  # maximum hits per search
+ANY_LABEL = "*"  # matches any label in a list of namespaces
+MAX_HITS = 500  # maximum hits per search
 RANK_OFFSET = 60  # larger values reduce the differences between the first ranks
 
 _BY_WORDS_SQL = """
@@ -47,13 +44,11 @@ def search_items(
     """Return the primary keys of items with their scores, best first. Runs one query.
 
     Args:
-        user: the user whose items are searched; None: the items that belong to no user.
+        user: None: the items that belong to no user.
         application: the primary key of the application that owns the items.
         prefix: the labels with which the namespace of an item starts.
         query: items with any of its words match.
-        vector: the vector of the query; None: search by words only.
-        conditions: conditions on the value; see `StoredItemQuerySet.fitting`.
-        most: the maximum number of items.
+        conditions: see `StoredItemQuerySet.fitting`.
     """
     words = lexemes.words_of_query(query, MAX_WORDS)
     queries = [" | ".join(f"'{stem}'" for stem in word.stems) for word in words]
@@ -67,7 +62,7 @@ def search_items(
         "queries": array_of_texts(queries),
         "weights": array_of(word.factor for word in words),
         "conditions": json.dumps(conditions) if conditions else None,
-        "most": BEST,
+        "most": MAX_HITS,
     }
     searches = [_BY_WORDS_SQL] if words else []
     if vector:
@@ -81,14 +76,11 @@ def search_items(
         for search, found, score, _place in cursor:
             rankings[search][found] = score
     scores = _reciprocal_ranks(*rankings.values()) if vector else rankings["text"]
-    return dict(islice(scores.items(), min(most, BEST)))
+    return dict(islice(scores.items(), min(most, MAX_HITS)))
 
 
 def _reciprocal_ranks(*rankings: Iterable[int]) -> dict[int, float]:
-    """Merge several rankings into one. Return scores that depend only on the ranks, best first.
-
-    The method is from Cormack et al., "Reciprocal Rank Fusion" (2009).
-    """
+    """Merge rankings by ranks only, best first: Cormack et al., "Reciprocal Rank Fusion" (2009)."""
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, key in enumerate(ranking, start=RANK_OFFSET + 1):
@@ -132,14 +124,12 @@ def list_namespaces(
     """Return the distinct namespaces of items, sorted, in their stored form.
 
     Args:
-        user, application: the owners of the items; see `search_items`.
         prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
         max_depth: the number of labels to which longer namespaces are truncated.
-        most: the maximum number of namespaces.
     """
     is_cut = not suffix and len(prefix) <= max_depth  # otherwise, labels after the cut must match
     depth = max_depth if is_cut else LABELS_MAX
-    start, end = range_of(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
+    start, end = range_of(prefix[: prefix.index(ANY_LABEL)] if ANY_LABEL in prefix else prefix)
     values = {
         "application": application,
         "user": user.pk if user else None,
@@ -161,5 +151,4 @@ def list_namespaces(
 
 
 def _pattern(path: Sequence[str]) -> str:
-    """Return a regular expression that matches namespaces with these labels."""
-    return "".join((f"[^{END}]+" if label == ANY else re.escape(label)) + END for label in path)
+    return "".join((f"[^{END}]+" if label == ANY_LABEL else re.escape(label)) + END for label in path)

@@ -253,7 +253,7 @@ def _queries(*, everything: bool) -> Workload | None:
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not queries or not turns:
         return None
-    share, shown = queries / turns, float(query.TURNS)
+    share, shown = queries / turns, float(query.MAX_TURNS)
     calls = Sum(turns_to_estimate(UNBUILT, everything=everything)) * share
     tokens = Sum(tokens_of(turns_to_estimate(UNBUILT, everything=everything))) * share * shown
     return Workload(engine_name(settings.ENGINE.model_for_speed), calls, tokens, 20, QUERY_TOKENS)

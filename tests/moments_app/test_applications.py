@@ -22,7 +22,7 @@ from moments_app.interfaces.mcp.server import prompt_text
 from moments_app.models import MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding
 from moments_app.prompts import SESSION_DIGEST_URI
-from moments_app.recall.count_words import CountInput, count
+from moments_app.recall.index_words import CountInput, count
 from moments_app.sessions.checkpoint import digest_input
 from moments_app.streams.release import release
 from sessions_app.models import ApiKey, Application, Event, Session, UserProfile

@@ -30,7 +30,7 @@ Content = Callable[[bytes], Iterator[bytes]]
 IMPORT = """
 import sys
 from pathlib import Path
-from sessions_app.imports.formats import recognize
+from sessions_app.imports.source import recognize
 from sessions_app.imports.import_sessions import import_sessions
 from sessions_app.imports.source import Owner, Source
 from sessions_app.people.import_user import import_user

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryproject.settings import CONF
 from memoryproject.status.site_state import RESTARTED, Change, State
-from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine
+from moments_app.context.receipts import StoredContext, StoredLayer, StoredLine
 from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models import (
     Circuit,
@@ -135,7 +135,7 @@ def _remember(session: Session, job: Job) -> None:
     for owner in (ada, None):
         StoredItem.objects.create(user=owner, key="felt", text="Two felt picks.", **item)
     context_id = new_context_id(ada, session.session_id)
-    kept = [KeptLayer("user", 12, [KeptLine("Ada repairs pianos.", 12, ada.uri, "the profile", time=at)])]
+    kept = [StoredLayer("user", 12, [StoredLine("Ada repairs pianos.", 12, ada.uri, "the profile", time=at)])]
     ContextReceipt.objects.create(
         context_id=context_id,
         user=ada,
@@ -145,7 +145,7 @@ def _remember(session: Session, job: Job) -> None:
         trimmed=[{"layer": "moments", "count": 2, "reason": "cut", "tokens": 30}],
         text_hash="0" * 64,
         after_sequence=session.last_sequence,
-        sealed=KeptContext("Is it in tune?", "xml", "query", 900, 32, False, kept, "…").sealed(context_id),
+        sealed=StoredContext("Is it in tune?", "xml", "query", 900, 32, False, kept, "…").sealed(context_id),
     )
     said = [NewMessage("user", "Is it in tune?"), NewMessage("assistant", "Not yet.")]
     append(ada, session.session_id, said, context_id=context_id)

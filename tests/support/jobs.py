@@ -9,7 +9,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import Job, Moment
 from moments_app.moments.build import BuildMoments
-from moments_app.recall.count_words import CountWords
+from moments_app.recall.index_words import CountWords
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.concurrency import on_its_own_connection
 from tests.support.openai_server import OpenAIServer

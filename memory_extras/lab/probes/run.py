@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 
 from memory_extras.lab.models import Probe, ProbeQuerySet, ProbeResult
-from moments_app.context.assemble import ContextRequest, Envelope, assembled
+from moments_app.context.assemble import ContextRequest, Envelope, assembled_context
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.item import Item
 from moments_app.engines.words import plain_words
@@ -96,7 +96,7 @@ def run_probe(probe: Probe, run_id: uuid.UUID, *, requested_by: str) -> ProbeRes
 
 def _context(probe: Probe, session: Session, application: int) -> Envelope | None:
     request = ContextRequest(query=probe.question)
-    return assembled(probe.user.user_id, application, session.session_id, request, "query")
+    return assembled_context(probe.user.user_id, application, session.session_id, request, "query")
 
 
 def session_to_ask_in(probe: Probe) -> Session | None:

@@ -16,12 +16,12 @@ from memory_extras.lab.playground import RealPerson, call_chat, highlighted_laye
 from memory_extras.lab.trials.try_prompt import CannotTry, trial_slot
 from memoryproject.admin_menu import add_page
 from moments_app.context import receipts
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatSession
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
-from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
 from moments_app.operator.views.trace import Round, can_ask_again, receipt_of, round_of
 from moments_app.streams.form import FormMemories
 from sessions_app.admin.applications import are_several
@@ -140,7 +140,7 @@ class Chat(TestPersonView):
         session = self.session
         round_ = round_of(session, None) if session else Round(None, None)
         receipt = receipt_of(session, round_) if session else None
-        kept = KeptContext.from_sealed(receipt.sealed, receipt.context_id) if receipt else None
+        kept = StoredContext.from_sealed(receipt.sealed, receipt.context_id) if receipt else None
         return {
             "person": self.row,
             "session": session,

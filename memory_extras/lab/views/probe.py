@@ -26,7 +26,7 @@ from memory_extras.lab.probes.save import Draft, draft_from, save_probe
 from memoryproject.status.dashboard import Chart, bar_chart
 from moments_app.models import Job
 from moments_app.operator.addresses import SESSIONS, Pages, Source, name_of_source
-from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.person_pages import SEE_MEMORY
 from moments_app.operator.transcript import TURN_LINKS, TurnLink
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.retract import CannotRetract, sequences_of

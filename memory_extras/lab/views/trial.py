@@ -18,7 +18,7 @@ from memory_extras.lab.trials.parts import describe_input, is_about_streams, rea
 from memory_extras.lab.trials.try_prompt import CannotTry, can_be_tried, try_prompt
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.operator.admin.prompt import PANELS, Panel, PromptEditor, TextForm, VersionForm
-from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
+from moments_app.operator.person_pages import READ_PERSON, SEE_MEMORY
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import add_views
 from sessions_app.admin.links import page_url

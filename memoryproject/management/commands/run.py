@@ -19,8 +19,7 @@ from django.utils import timezone
 from memoryproject import embeddings, forks
 from memoryproject.database import embedded
 from memoryproject.database.verification import refuse_failed_checks
-from memoryproject.demo import Demonstration, StepFailed
-from memoryproject.own_site import open_url
+from memoryproject.demo import Demonstration, StepFailed, open_url
 from memoryproject.process_tree import (
     CannotStart,
     DirectoryLocked,

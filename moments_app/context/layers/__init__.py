@@ -20,34 +20,22 @@ ALWAYS = ("policy", "query")
 
 @dataclass(frozen=True)
 class Layer:
-    """A part of a context with one kind of content.
+    """A part of a context with one kind of content."""
 
-    Args:
-        name: Its name in requests and responses.
-        items: Returns its items, in order.
-        place: Its place in a context. Lasting text comes first and text that depends on the query last, so that
-            providers' prompt caches match the beginning.
-        tag: Its XML element. Layers with the same element must be adjacent.
-        title: Its Markdown heading.
-        ceiling: Its maximum share of the budget. 0 if `budget.py` has a separate rule for the layer.
-        turn: Its place among the layers with a ceiling, which add items in turns.
-        is_static: Whether its items stay the same until the stamp of the input changes.
-        is_default: Whether a context includes it if the request lists no layers.
-        items_then: Returns its items as of an earlier time. If it is None, contexts of earlier times don't include the
-            layer.
-    """
-
-    name: str
+    name: str  # in requests and responses
     items: Callable[[ContextInput], Iterable[Item]]
     _: KW_ONLY
+    # Lasting text comes first and text that depends on the query last, so that providers' prompt caches match the
+    # beginning.
     place: int
-    tag: str
-    title: str
-    ceiling: float = 0.0
-    turn: int = 100
-    is_static: bool = False
-    is_default: bool = True
-    items_then: Callable[[ContextInput, datetime], Iterable[Item]] | None = None
+    tag: str  # its XML element; layers with the same element must be adjacent
+    title: str  # its Markdown heading
+    ceiling: float = 0.0  # maximum share of the budget; 0: `budget.py` has a separate rule for the layer
+    turn: int = 100  # order among the layers with a ceiling, which add items in turns
+    is_static: bool = False  # its items stay the same until the stamp of the input changes
+    is_default: bool = True  # included if the request lists no layers
+    # None: contexts of earlier times don't include the layer
+    items_as_of: Callable[[ContextInput, datetime], Iterable[Item]] | None = None
 
 
 LAYERS: dict[str, Layer] = {}  # by name, in the order of a context
@@ -60,7 +48,6 @@ def add_layer(layer: Layer) -> None:
 
 
 def default_layers() -> list[str]:
-    """Return the layers of a context if the request lists none."""
     return [name for name, layer in LAYERS.items() if layer.is_default]
 
 
@@ -109,14 +96,19 @@ add_layer(
         tag="Policy",
         title="About this memory",
         is_static=True,
-        items_then=lambda source, _as_of: policy(source),
+        items_as_of=lambda source, _as_of: policy(source),
     )
 )
 # It changes with the clock, so it is only included on request.
 add_layer(Layer("now", now, place=90, tag="Now", title="Now", is_default=False))
 add_layer(
     Layer(
-        "query", query, place=100, tag="Query", title="Current message", items_then=lambda source, _as_of: query(source)
+        "query",
+        query,
+        place=100,
+        tag="Query",
+        title="Current message",
+        items_as_of=lambda source, _as_of: query(source),
     )
 )
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
-from moments_app.context.input import KEPT_TURNS, ContextInput, LiveTurn, with_ends
+from moments_app.context.input import TURN_CACHE, ContextInput, LiveTurn, with_ends
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Moment, Summary
@@ -70,8 +70,7 @@ def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
     return [Item(f"This person's profile can be read at {profile}, their latest moments at {keys}.", profile)]
 
 
-def moments_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the moments that were the latest at that time."""
+def moments_as_of(source: ContextInput, as_of: datetime) -> Sequence[Item]:
     return [moment_item(moment) for moment in _latest(source).filter(ends_at__lte=as_of)[:LATEST_MOMENTS]]
 
 
@@ -99,7 +98,7 @@ add_layer(
         ceiling=0.10,
         turn=2,
         is_static=True,
-        items_then=moments_then,
+        items_as_of=moments_as_of,
     )
 )
 add_layer(
@@ -127,7 +126,7 @@ def hot_turns(source: ContextInput) -> Sequence[Item]:
     newest = _newest_round(turns)
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
     zone = source.user.zone
-    found = KEPT_TURNS.items(source.session.pk, zone, turns, partial(_item, source, zone))
+    found = TURN_CACHE.items(source.session.pk, zone, turns, partial(_item, source, zone))
     first = min(newest, hot[0].sequence) if hot else newest
     both = zip(turns, found, strict=True)
     scored = [item if turn.sequence < first else _scored(item, turn.sequence >= newest) for turn, item in both]
@@ -190,12 +189,11 @@ def _paired(found: Sequence[Item]) -> list[Item]:
     return kept
 
 
-def hot_turns_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the session's turns up to that time."""
+def hot_turns_as_of(source: ContextInput, as_of: datetime) -> Sequence[Item]:
     said = source.session.messages.turns().unretracted().filter(user_id=source.user.pk, created_at__lte=as_of)
     latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
     turns = with_ends(source.user, [LiveTurn.of(message) for message in latest][::-1], as_of)
     return hot_turns(replace(source, turns=turns))
 
 
-add_layer(Layer("hot_turns", hot_turns, place=60, tag="RecentTurns", title="Recent turns", items_then=hot_turns_then))
+add_layer(Layer("hot_turns", hot_turns, place=60, tag="RecentTurns", title="Recent turns", items_as_of=hot_turns_as_of))

@@ -1,32 +1,45 @@
-"""The layer `retrieved`: facts, moments and turns that answer the query, from any session.
+"""The layers that depend on the query: `retrieved` and `entities`.
 
-If the query mentions a time, results from that time come first. They get up to `SPAN_SHARE` of the budget, or all of it
-if the query has no other terms. If results must fit the query (`must_fit`) and none does, the layer is empty.
+`retrieved` contains facts, moments and turns that answer the query, from any session. If the query mentions a time,
+results from that time come first. They get up to `SPAN_SHARE` of the budget, or all of it if the query has no other
+terms. If results must fit the query (`must_fit`) and none does, the layer is empty.
+
+`entities` contains open tasks, goals and problems, the most relevant first. The score is the sum of three parts: how
+recently the entity changed before the session's last activity, with a half-life of seven days; how few links separate
+it from an entity of the session or the query (1 / (1 + hops), up to two hops); and how well its words match the query's
+(0 to 1).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import chain
 from operator import itemgetter
+from uuid import UUID
 from zoneinfo import ZoneInfo
+
+from django.db import connection
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
+from moments_app.models.atom import ENTITIES
+from moments_app.models.entity import OPEN_SQL
 from moments_app.recall.query_terms import query_words
-from moments_app.recall.request import Span
+from moments_app.recall.request import MAX_WORDS, Span
 from moments_app.recall.results import Result
-from moments_app.recall.said_in import said_in, span_of
-from moments_app.recall.search import recall
+from moments_app.recall.search import recall, results_in_span, span_for
+from sessions_app import lexemes
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
 MAX_CHARS, MIN_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
 CHARS_A_TOKEN = 0.7  # maximum characters of a result per token of the budget, within these limits
 LINE_TOKENS = 28  # tokens of a short result, from which the number of requested results is computed
-MOST = 200
+MAX_RESULTS = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
 MIN_SHARE = 0.01
@@ -38,14 +51,14 @@ SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in 
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
 
 
-def items(source: ContextInput) -> Iterable[Item]:
+def retrieved(source: ContextInput) -> Iterable[Item]:
     """Return search results as items, best first. There are more than fit, because other layers may contain some.
 
     Items are created lazily, because about a third of them don't fit and are never read.
     """
     if source.recall is None:
         return []
-    most = min(max(source.applied // LINE_TOKENS, 1), MOST)
+    most = min(max(source.applied // LINE_TOKENS, 1), MAX_RESULTS)
     user, agent_id, request = source.user, source.session.agent_id, source.recall
     words = query_words(user, agent_id, request.text, request.searched_vector)
     found = recall(user, agent_id, request, most=most, least_share=MIN_SHARE, words=words)
@@ -54,25 +67,24 @@ def items(source: ContextInput) -> Iterable[Item]:
     results = [(_score(result), result) for result in shown] if fits else []
     results.sort(key=itemgetter(0), reverse=True)  # long results have a lower score here
     nothing_said: list[Item] = []
-    span = span_of(user, request, words, source.query)
-    if span is not None and (fits or span.is_all):
-        then = said_in(user, agent_id, request, span, most=most)
+    span = span_for(user, request, words, source.query)
+    if span is not None and (fits or span.is_whole_query):
+        then = results_in_span(user, agent_id, request, span, most=most)
         first = [(_score(result), result) for result in then if _is_shown(source, result)]
-        results = [*_of_share(first, span, source.applied), *results]
-        nothing_said = [_nothing_said(span)] if not then and is_question(source.query) else []
+        results = [*_within_share(first, span, source.applied), *results]
+        nothing_said = [_empty_span_item(span)] if not then and is_question(source.query) else []
     most_chars = min(MAX_CHARS, max(MIN_CHARS, int(CHARS_A_TOKEN * source.applied)))
     zone = user.zone
-    return chain(nothing_said, (_line(result, zone, score, most_chars, span) for score, result in results))
+    return chain(nothing_said, (_result_item(result, zone, score, most_chars, span) for score, result in results))
 
 
 def _is_shown(source: ContextInput, result: Result) -> bool:
-    """Return whether a context may include a result."""
     assert source.recall is not None
-    said = result.said
+    said = result.unmarked_content
     # The current message may already be in memory, and would be its own best match.
-    if said == UNREADABLE or source.query.startswith(said) or _is_left_out(source, result):
+    if said == UNREADABLE or source.query.startswith(said) or _is_excluded(source, result):
         return False
-    return not result.is_over or source.recall.asks_of_past or bool(result.planned)
+    return not result.has_ended or source.recall.asks_about_past or bool(result.planned)
 
 
 def _fits(source: ContextInput, result: Result) -> bool:
@@ -82,9 +94,9 @@ def _fits(source: ContextInput, result: Result) -> bool:
     return result.share >= MIN_FIT and not is_live
 
 
-def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
+def _within_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
     """Yield the results of a span until they exceed its share of the budget."""
-    left = applied if span.is_all else int(SPAN_SHARE * applied)
+    left = applied if span.is_whole_query else int(SPAN_SHARE * applied)
     for score, result in results:
         left -= estimate_tokens(result.content[:MAX_CHARS])
         if left < 0:
@@ -92,32 +104,25 @@ def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int)
         yield score, result
 
 
-def _nothing_said(span: Span) -> Item:
+def _empty_span_item(span: Span) -> Item:
     first, last = span.since.date(), (span.until - timedelta(microseconds=1)).date()
     days = f"on {spoken_date(first)}" if first == last else f"from {spoken_date(first)} to {spoken_date(last)}"
     return Item(f"Nothing was said {days}.", is_of_span=True)
 
 
-def _is_left_out(source: ContextInput, result: Result) -> bool:
-    """Return whether a result is a turn of the session that the context must leave out."""
+def _is_excluded(source: ContextInput, result: Result) -> bool:
     of_session = result.kind == "turn" and result.session_id == source.session.session_id
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
-    """Return a result as an item.
-
-    Args:
-        most_chars: Maximum characters of the text. Longer texts are cut in the middle.
-        span: The time mentioned in the query.
-    """
+def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
     is_of_span = span is not None and span.has(result.time)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
-    text = shorten_middle(result.said, most_chars, result.ref)
+    text = shorten_middle(result.unmarked_content, most_chars, result.ref)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
     return Item(
-        text + result.marks + _span(result, zone),
+        text + result.marks + _validity(result, zone),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,
@@ -125,14 +130,14 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: S
         role=result.role,
         why=_why(result, is_of_span=is_of_span),
         score=score,
-        is_neighbour=not result.ranks and not is_of_span,
+        is_neighbor=not result.ranks and not is_of_span,
         is_of_span=is_of_span,
         marks=result.marks,
         also=result.also,
     )
 
 
-def _span(result: Result, zone: ZoneInfo) -> str:
+def _validity(result: Result, zone: ZoneInfo) -> str:
     """Return when an ended fact was valid, or when a plan is due. Blank for a valid fact."""
     if planned := result.planned:
         return f" ({planned})"
@@ -159,10 +164,105 @@ def _why(result: Result, *, is_of_span: bool) -> str:
 add_layer(
     Layer(
         "retrieved",
-        items,
+        retrieved,
         place=70,
         tag="RetrievedMemories",
         title="Retrieved memories",
-        items_then=lambda source, _as_of: items(source),  # the search itself is limited to that time
+        items_as_of=lambda source, _as_of: retrieved(source),  # the search itself is limited to that time
     )
+)
+
+
+# --- open tasks, goals and problems ---
+
+HALF_LIFE_DAYS = 7.0
+MAX_HOPS = 2
+RECENT = 500  # most recently changed candidates; a search finds older ones as facts
+MAX_ENTITIES = 25
+BODY_CHARS = 1_000
+
+# Finds the newest by the index of a person's entities, and neighbors by the two indexes of links.
+_CANDIDATES_SQL = """
+WITH recent AS MATERIALIZED (
+    SELECT id, atom_id, kind, left(content, %(chars)s) AS text, due_at, formed_at, source_session_id,
+        CASE WHEN search_vector @@ %(words)s::tsquery THEN ts_rank(search_vector, %(words)s::tsquery) * %(forms)s END
+        AS rank
+    FROM moments_app_memoryatom WHERE user_id = %(user)s AND {open_entities}
+    ORDER BY GREATEST(formed_at, ended_at) DESC, id DESC LIMIT %(recent)s
+)
+SELECT e.id, e.atom_id, e.kind, e.text, e.due_at, e.formed_at,
+    e.source_session_id IS NOT DISTINCT FROM %(session)s, rank / (rank + 1),
+    ARRAY(
+        SELECT to_entity_id FROM moments_app_entitylink WHERE from_entity_id = e.id AND user_id = %(user)s
+        UNION SELECT from_entity_id FROM moments_app_entitylink WHERE to_entity_id = e.id AND user_id = %(user)s
+    )
+FROM recent e
+"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    pk: int
+    entity_id: UUID
+    kind: str
+    text: str  # the beginning of title and body
+    due_at: datetime | None
+    updated_at: datetime
+    is_here: bool  # from this session
+    match: float | None  # rank of its words, 0 to 1; None if it shares no words with the query
+    neighbors: list[int]  # primary keys of linked entities, in either direction
+
+    def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
+        days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
+        recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
+        proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
+        return recency + proximity + (self.match or 0.0)
+
+    def item(self) -> Item:
+        title, _, body = self.text.partition("\n")
+        due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
+        text = f"[{self.kind}] {title}{due}{f': {body}' if body else ''}"
+        return Item(text, ref=f"{ENTITIES}{self.entity_id}", time=self.updated_at)
+
+
+def entities(source: ContextInput) -> Sequence[Item]:
+    candidates = _candidates(source) if source.has_entities else []
+    hops = _hops(candidates)
+    activity = source.session.last_activity_at
+    best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))
+    return [candidate.item() for candidate in best[:MAX_ENTITIES]]
+
+
+def _candidates(source: ContextInput) -> list[Candidate]:
+    words, forms = lexemes.any_word_query(source.query, MAX_WORDS)
+    parameters: dict[str, int | float | str] = {
+        "user": source.user.pk,
+        "session": source.session.pk,
+        "words": words,
+        "forms": forms,
+        "recent": RECENT,
+        "chars": BODY_CHARS,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_CANDIDATES_SQL.format(open_entities=OPEN_SQL), parameters)
+        return [Candidate(*row) for row in cursor]
+
+
+def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
+    """Return each candidate's number of links to the nearest entity of the session or the query."""
+    neighbors: dict[int, set[int]] = defaultdict(set)
+    for one in candidates:
+        for other in one.neighbors:
+            neighbors[one.pk].add(other)
+            neighbors[other].add(one.pk)
+    reached = {one.pk for one in candidates if one.is_here or one.match is not None}
+    hops = dict.fromkeys(reached, 0)
+    for distance in range(1, MAX_HOPS + 1):
+        reached = {other for pk in reached for other in neighbors.get(pk, ()) if other not in hops}
+        hops |= dict.fromkeys(reached, distance)
+    return hops
+
+
+add_layer(
+    Layer("entities", entities, place=80, tag="OpenItems", title="Open tasks, goals and problems", ceiling=0.10, turn=5)
 )

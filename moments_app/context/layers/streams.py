@@ -51,7 +51,6 @@ def collective(source: ContextInput) -> Sequence[Item]:
 
 
 def conversation(source: ContextInput) -> Sequence[Item]:
-    """Return the items of the session's stream, oldest first."""
     return items_of(source, MemoryStream.Type.SESSION)
 
 
@@ -61,7 +60,7 @@ def items_of(source: ContextInput, stream_type: str) -> list[Item]:
     items = (item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone))
     by_words: dict[tuple[str, str], Item] = {}
     for item in items:
-        by_words.setdefault((item.name, item.told.strip() or item.text), item)
+        by_words.setdefault((item.name, item.statement_words.strip() or item.text), item)
     return list(by_words.values())
 
 
@@ -121,14 +120,14 @@ add_layer(
 
 # --- the person ---
 
-_WHO = re.compile(
+_IDENTITY = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
 )
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
-PINNED, FIRST = 3.0, 2.0  # higher than the ranks of all other lines
-WHO = 0.9
-MAX_FACTS_THEN = 100  # maximum facts in a context as of an earlier time
-FEW = 3  # words; shorter lines are unclear without the heading of their list
+PINNED_RANK, NAME_RANK = 3.0, 2.0  # higher than the ranks of all other lines
+IDENTITY_RANK = 0.9
+MAX_PAST_FACTS = 100  # maximum facts in a context as of an earlier time
+FEW_WORDS = 3  # words; shorter lines are unclear without the heading of their list
 
 
 def user(source: ContextInput) -> Sequence[Item]:
@@ -137,42 +136,42 @@ def user(source: ContextInput) -> Sequence[Item]:
     noticed = items_of(source, MemoryStream.Type.USER)
     pinned = {item.text for item in pinned_items(source, MemoryStream.Type.USER)}
     lines = [
-        *_unsaid(person.summary, [item.text for item in noticed]),
+        *_new_sentences(person.summary, [item.text for item in noticed]),
         f"Interests: {', '.join(person.interests)}" if person.interests else "",
         f"Preferred topics: {', '.join(person.preferred_topics)}" if person.preferred_topics else "",
     ]
     profile = [Item(line, ref=person.uri, time=person.updated_at) for line in lines if line]
     ranked = sorted(((_rank(item.text, pinned), item) for item in [*profile, *noticed]), key=lambda ranked: -ranked[0])
-    return [item.marked(why=item.why, score=item.score, is_certain=rank >= WHO) for rank, item in ranked]
+    return [item.marked(why=item.why, score=item.score, is_certain=rank >= IDENTITY_RANK) for rank, item in ranked]
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:
-    """Return the rank of a line. Pinned lines rank first, then who the person is, then the longest lasting lines."""
+    """Rank pinned lines first, then who the person is, then the longest lasting lines."""
     if text in pinned:
-        return PINNED
+        return PINNED_RANK
     told = without_dates(text).strip()
     statement = statement_of(told)
     if (statement and statement.attribute == NAME) or _NAMED.match(told):
-        return FIRST
-    return max(worth_of(told), WHO if _WHO.match(told) else 0.0)
+        return NAME_RANK
+    return max(worth_of(told), IDENTITY_RANK if _IDENTITY.match(told) else 0.0)
 
 
-def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
+def _new_sentences(summary: str, noticed: Sequence[str]) -> list[str]:
     """Return the sentences of a profile's summary that no line of the stream repeats."""
-    said = [own for text in noticed for own in _said(text)]
+    said = [own for text in noticed for own in _word_variants(text)]
     told = [_content(text) for text in noticed]
-    lines = [line for line in memory_lines(summary) if not _is_said(undated_words(line.text), said)]
-    return [_alone(line) for line in lines if not _is_told(line.text, told)]
+    lines = [line for line in memory_lines(summary) if not _contains(undated_words(line.text), said)]
+    return [_standalone(line) for line in lines if not _has_content(line.text, told)]
 
 
-def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
+def _has_content(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
     """Return whether a line has all content words of a sentence, and the same negations and marked words.
 
     Short sentences, and sentences that set a value such as a home, never match. Next to other words, their words may
     have another meaning.
     """
     about, turned = _content(sentence)
-    if len(about) < FEW or not any(about <= line and turned == turns for line, turns in told):
+    if len(about) < FEW_WORDS or not any(about <= line and turned == turns for line, turns in told):
         return False
     return statement_of(without_dates(sentence.removeprefix(LIST_MARK)).strip()) is None
 
@@ -184,28 +183,28 @@ def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(content_words(undated, ENGLISH)), (word_set("negations") & frozenset(words(undated))) | marked
 
 
-def _alone(line: Line) -> str:
+def _standalone(line: Line) -> str:
     """Return a line that makes sense without the lines before it, because these may not fit."""
     text = line.text.removeprefix(LIST_MARK).strip()
-    is_sentence = len(words(undated_words(text))) > FEW
+    is_sentence = len(words(undated_words(text))) > FEW_WORDS
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
-def _is_said(sentence: str, said: Sequence[str]) -> bool:
+def _contains(sentence: str, said: Sequence[str]) -> bool:
     """Return whether a line contains a sentence. Sentences of one or two words must be the whole line."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
-def _said(line: str) -> set[str]:
+def _word_variants(line: str) -> set[str]:
     """Return the words of a stream's line, both with and without the speaker."""
     undated = without_dates(line)
     return {undated_words(undated), undated_words(without_speaker(undated))}
 
 
-def user_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
+def user_as_of(source: ContextInput, as_of: datetime) -> Sequence[Item]:
     """Return the facts about this person that were valid at that time, oldest first. Prefer lasting ones."""
     facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
-    lasting = facts.order_by("-worth", "-formed_at", "-id")[:MAX_FACTS_THEN]
+    lasting = facts.order_by("-worth", "-formed_at", "-id")[:MAX_PAST_FACTS]
     zone = source.user.zone
     return [fact_item(fact, zone) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
 
@@ -220,6 +219,6 @@ add_layer(
         ceiling=0.15,
         turn=1,
         is_static=True,
-        items_then=user_then,
+        items_as_of=user_as_of,
     )
 )

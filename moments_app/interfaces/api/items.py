@@ -30,7 +30,7 @@ from moments_app.models.stored_item import (
 )
 from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.search_items import BEST, list_namespaces, search_items
+from moments_app.recall.search_items import MAX_HITS, list_namespaces, search_items
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,
@@ -172,7 +172,7 @@ class ItemsQuery(RefreshesTtl, ItemsPage):
     query = WordsField(
         max_length=QUERY_MAX_CHARS,
         required=False,
-        help_text=f"Return only the {BEST} items whose text matches the query best by words and by meaning, best "
+        help_text=f"Return only the {MAX_HITS} items whose text matches the query best by words and by meaning, best "
         "first. Default: all items, ordered by namespace and key.",
     )
     filter = FilterField(
@@ -190,8 +190,8 @@ class ItemsQuery(RefreshesTtl, ItemsPage):
             raise serializers.ValidationError({"offset": "Use after or offset, not both."}, CONTRADICTORY)
         if "after" in attrs and "query" in attrs:
             raise serializers.ValidationError({"after": "With a query, use offset instead of after."}, CONTRADICTORY)
-        if "query" in attrs and attrs["offset"] > BEST:
-            message = f"A query finds at most {BEST} items, so offset can't be larger."
+        if "query" in attrs and attrs["offset"] > MAX_HITS:
+            message = f"A query finds at most {MAX_HITS} items, so offset can't be larger."
             raise serializers.ValidationError({"offset": message}, CONTRADICTORY)
         return attrs
 

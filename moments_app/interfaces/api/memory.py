@@ -21,8 +21,7 @@ from moments_app.interfaces.api.facts import AboutField
 from moments_app.recall.query import RETRIEVAL, with_relevances, with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.said_in import recall_with_span
-from moments_app.recall.search import MATCH_COUNT
+from moments_app.recall.search import MATCH_COUNT, recall_with_span
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AsOfField,

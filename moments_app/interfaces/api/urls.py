@@ -10,7 +10,6 @@ from moments_app.interfaces.api import (
     jobs,
     memory,
     moments,
-    people,
     prompts,
     retractions,
     streams,
@@ -26,7 +25,7 @@ router.register("sessions/<public_id:session_id>/summaries", moments.SummaryView
 router.register("sessions", moments.CompactViewSet, "sessions")
 router.register("jobs", jobs.JobViewSet, "jobs")
 router.register("entities", entities.EntityViewSet, "entities")
-router.register("users/<public_id:user_id>/people", people.PeopleViewSet, "people")
+router.register("users/<public_id:user_id>/people", entities.PeopleViewSet, "people")
 router.register("streams", streams.StreamViewSet, "streams")
 router.register("streams/<uuid:stream_id>/atoms", atoms.AtomViewSet, "atoms")
 router.register("streams/<uuid:stream_id>/retractions", retractions.ShardRetractionViewSet, "shardretractions")

@@ -9,8 +9,18 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from moments_app.engines import embedder_name, embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.engine_call import cost_of
-from moments_app.recall import embed
-from moments_app.recall.request_vectors import Text, Vectors, vectors_in_parallel
+from moments_app.recall.vectors import (
+    Text,
+    Vectors,
+    batches,
+    embedding_progress,
+    kinds,
+    rejection_errors,
+    texts_of,
+    vectors_in_parallel,
+    without_vector,
+    write,
+)
 from sessions_app.text.length import estimate_tokens
 
 TRIES = 5  # maximum consecutive attempts of a batch
@@ -48,11 +58,11 @@ class Command(BaseCommand):
         return f"{model}: {embedded:,} embedded, {self._missing(model)}, {state}."
 
     def _missing(self, model: EmbeddingModel) -> str:
-        filled = embed.filled(model)
-        waiting, refused = (sum(getattr(row, name) for row in filled) for name in ("waiting", "refused"))
+        progress = embedding_progress(model)
+        waiting, refused = (sum(getattr(row, name) for row in progress) for name in ("waiting", "refused"))
         parts = [f"{waiting:,} waiting"] if waiting else []
         if refused:
-            reasons = " ".join(embed.refusals(model))
+            reasons = " ".join(rejection_errors(model))
             parts.append(f"{refused:,} rejected (resend them with --refused){f' ({reasons})' if reasons else ''}")
         return ", ".join(parts) or "complete"
 
@@ -72,9 +82,9 @@ class Command(BaseCommand):
     def _print_cost(self, model: EmbeddingModel) -> None:
         """Print an estimate of the cost before any text is sent. The operator can still interrupt the command."""
         texts, tokens = 0, 0.0
-        for kind in embed.kinds():
-            missing = embed.without_vector(kind, model)
-            sample = [estimate_tokens(text.text) for text in embed.texts_of(list(missing[:SAMPLE]))]
+        for kind in kinds():
+            missing = without_vector(kind, model)
+            sample = [estimate_tokens(text.text) for text in texts_of(list(missing[:SAMPLE]))]
             number = missing.count()
             texts += number
             tokens += number * fmean(sample or [0])
@@ -87,12 +97,12 @@ class Command(BaseCommand):
         caller = embedding_model(model.recipe)
         embedder = caller.open(EngineCall.objects.record)
         embedded = 0
-        for kind in embed.kinds():
-            missing = embed.without_vector(kind, model).count()
+        for kind in kinds():
+            missing = without_vector(kind, model).count()
             done = 0
-            for texts in embed.batches(kind, model):
+            for texts in batches(kind, model):
                 for vectors in self._vectors(texts, embedder):
-                    done += embed.write(model, vectors)
+                    done += write(model, vectors)
                     self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
             embedded += done
         return embedded

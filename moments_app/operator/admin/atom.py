@@ -14,7 +14,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
 from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
 from moments_app.operator.admin.stream import KindFilter, requested_stream
-from moments_app.operator.rights import may_retract_directly
+from moments_app.operator.person_pages import may_retract_directly
 from moments_app.operator.views.fact import AtomForm, CorrectFact, EvictAtom, MatchingItems, MoveAtom, RestoreAtom
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change

@@ -8,7 +8,7 @@ from django.core.cache import cache
 from django.http import HttpRequest
 
 from moments_app.models import Contradiction, Correction, MemoryAtom, Retraction
-from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.person_pages import SEE_MEMORY
 from moments_app.operator.views.fact import changes_by_kind
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
 from moments_app.provenance.correct import undo_correction

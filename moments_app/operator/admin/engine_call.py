@@ -15,8 +15,8 @@ from unfold.decorators import display
 from moments_app.models import EmbeddingModel, EngineCall, Job, KeptExchange
 from moments_app.models.job import title_of
 from moments_app.operator.admin.job import TitleFilter
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
-from moments_app.recall import embed
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.recall import embed, vectors
 from moments_app.recall.embed import Embed
 from moments_app.reports import cost
 from sessions_app.admin.base import (
@@ -179,19 +179,19 @@ class ResendRejected(RowAction[EmbeddingModel]):
 
     def change(self, model: EmbeddingModel) -> str:
         count = model.ask_refused_again()
-        embed.ask_refused_again(self.actor)
+        embed.resend_rejected(self.actor)
         self.log(model, "Resent rejected texts.", f"{count:,} rejected texts are being resent.")
         return change_url(model)
 
 
 def _progress(model: EmbeddingModel) -> dict[str, Any]:
-    filled = embed.filled(model)
-    refused = sum(row.refused for row in filled)
+    progress = vectors.embedding_progress(model)
+    refused = sum(row.refused for row in progress)
     return {
         "model": model,
-        "filled": filled,
+        "filled": progress,
         "refused": refused,
-        "refusals": embed.refusals(model) if refused else [],
+        "refusals": vectors.rejection_errors(model) if refused else [],
     }
 
 

@@ -17,7 +17,7 @@ from unfold.paginator import InfinitePaginator
 from moments_app.jobs.runner import RETRY_BATCH, retry_all, retry_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.engine_call import STRIP_HOURS
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.overview import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, time_cell

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
-from moments_app.operator.rights import EXPORT_PERSON
+from moments_app.operator.person_pages import EXPORT_PERSON
 from moments_app.operator.views.fact import PersonFacts
 from moments_app.operator.views.find import Find
 from moments_app.operator.views.person import (

@@ -10,15 +10,15 @@ from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_context, kept_lines, preview
+from moments_app.context.assemble import PLANS, ContextRequest, Envelope, preview, stored_context, stored_lines
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import ALWAYS, LAYERS
-from moments_app.context.receipts import KeptLayer, KeptLine
+from moments_app.context.receipts import StoredLayer, StoredLine
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.memory import context_data
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages, Source
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
 from sessions_app.admin.views import FormPage
@@ -42,7 +42,7 @@ class ShownLine:
         field: the line's name in the form of the trace.
     """
 
-    line: KeptLine
+    line: StoredLine
     source: Source
     when: str = ""
     field: str = ""
@@ -91,7 +91,7 @@ def assemble_context(session: Session, wanted: ContextRequest) -> Envelope | Non
     return preview(session.user, session.session_id, replace(wanted, recall=recall))
 
 
-def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[ShownLayer]:
+def shown_layers(layers: Iterable[StoredLayer], pages: Pages, whole: int) -> list[ShownLayer]:
     """Return the layers of a context. The full width of the bar represents `whole` tokens."""
     shown, start = [], 0
     for layer in layers:
@@ -156,7 +156,7 @@ def _preview(session: Session, values: dict[str, Any], turn: Message | None) -> 
     except BudgetTooSmall as error:
         return {"problem": str(error)}
     assert envelope is not None  # the session exists
-    context, following = kept_context(envelope), kept_lines(envelope.filled.next)
+    context, following = stored_context(envelope), stored_lines(envelope.filled.next)
     pages = Pages(session.user, {*context.refs(), *(line.ref for line in following if line.ref)})
     layers = shown_layers(context.layers, pages, context.applied)
     free = context.applied - context.tokens
@@ -195,7 +195,7 @@ class ReceiptForm(FormPage[ContextReceipt]):
         sizes = tokens_by_layer(receipt)
         total = sum(sizes.values())
         layers = [
-            KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
+            StoredLayer(name, tokens, [StoredLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
             for name, tokens in sizes.items()
         ]
         pages = Pages(receipt.user, [line.ref for layer in layers for line in layer.lines])

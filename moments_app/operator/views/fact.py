@@ -19,7 +19,7 @@ from django.utils.text import capfirst
 from moments_app.models import Correction, MemoryAtom, MemoryStream, Release, StatementChange
 from moments_app.operator.addresses import Pages, name_of_source
 from moments_app.operator.diff import DiffPart, word_diff
-from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
+from moments_app.operator.person_pages import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (

@@ -26,8 +26,7 @@ from moments_app.models import (
     Retraction,
     Summary,
 )
-from moments_app.operator.as_of import AsOf
-from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.person_pages import SEE_MEMORY, AsOf
 from moments_app.reports.cost import MAX_JOBS, cost_of_person
 from moments_app.streams.profile import profile_of
 from sessions_app.admin.access_log import note_reading

@@ -13,7 +13,7 @@ from django.utils.text import capfirst
 
 from moments_app.models import Job, MemoryAtom, Moment, RetractedItem, Retraction, Summary
 from moments_app.operator.addresses import Pages
-from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.dependents import ItemDependents, TurnDependents
 from moments_app.provenance.repeated import check_retraction

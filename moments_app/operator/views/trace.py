@@ -19,20 +19,19 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
-from moments_app.context.assemble import ContextRequest, kept_context
+from moments_app.context.assemble import ContextRequest, stored_context
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine
+from moments_app.context.receipts import StoredContext, StoredLayer, StoredLine
 from moments_app.context.render import FORMATS
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.models import ContextReceipt, EngineCall, Job, Moment, Summary
 from moments_app.models.engine_call import TRIAL, cost_of
 from moments_app.operator.addresses import Pages
-from moments_app.operator.as_of import AsOf
 from moments_app.operator.diff import word_diff
-from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY, AsOf
 from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assemble_context, shown_layers
 from moments_app.operator.views.session import SessionPage
 from sessions_app.admin.views import may_see, number_in
@@ -45,7 +44,7 @@ from sessions_app.transcript.load import turns_around
 ROUND = 30  # maximum turns of a round: a question, tool calls with their results, the answer
 CLOCK = "now"  # the layer with the current time, which differs in each context
 QUERY = "query"  # the layer with the question; it can't be left out
-KeyedLine = tuple[str, str, KeptLine]  # a key that equal lines share, and the line
+KeyedLine = tuple[str, str, StoredLine]  # a key that equal lines share, and the line
 LineName = tuple[str, int]  # the layer of a line, and the line's index in the layer
 EFFECTS_SHOWN = 20  # maximum rows of each kind among the effects of a round
 ASK_SECONDS = 60.0
@@ -174,12 +173,12 @@ class TracedLayer(ShownLayer):
     markup: TracedTokens = TracedTokens()
 
 
-def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
+def traced_layers(then: StoredContext | None, now: StoredContext | None, pages: Pages) -> list[TracedLayer]:
     """Compare the layers of a served and a current context. Either may be missing."""
     return [layer for key in LAYERS if (layer := _traced(key, then, now, pages)).lines]
 
 
-def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: Pages) -> TracedLayer:
+def _traced(key: str, then: StoredContext | None, now: StoredContext | None, pages: Pages) -> TracedLayer:
     lines = list(_compared(key, _lines(then, key), _lines(now, key), pages))
     size, markup = (
         TracedTokens(*(_sum(context, key, tokens) for context in (then, now)))
@@ -188,13 +187,13 @@ def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: 
     return TracedLayer(key, 0, lines=lines, size=size, markup=markup)
 
 
-def _lines(context: KeptContext | None, key: str) -> list[KeyedLine]:
+def _lines(context: StoredContext | None, key: str) -> list[KeyedLine]:
     layers = context.layers if context else []
     lines = [line for layer in layers if layer.name == key for line in layer.lines]
     return [(line.ref, "" if key == CLOCK else line.text, line) for line in lines]
 
 
-def _sum(context: KeptContext | None, key: str, tokens: Callable[[KeptLayer], int]) -> int | None:
+def _sum(context: StoredContext | None, key: str, tokens: Callable[[StoredLayer], int]) -> int | None:
     return None if context is None else sum(tokens(layer) for layer in context.layers if layer.name == key)
 
 
@@ -216,7 +215,7 @@ def can_ask_again() -> bool:
     return bool(settings.CHAT.upstream_base_url)
 
 
-def ask_again(context: KeptContext, left_out: Collection[LineName], *, model: str) -> str:
+def ask_again(context: StoredContext, left_out: Collection[LineName], *, model: str) -> str:
     """Send a context without some of its lines to the upstream model, and return the answer.
 
     Raises:
@@ -243,7 +242,7 @@ def _record(call: CallRecord) -> None:
     EngineCall.objects.record(replace(call, exchange=None))
 
 
-def _messages(context: KeptContext, left_out: Collection[LineName]) -> list[dict[str, str]]:
+def _messages(context: StoredContext, left_out: Collection[LineName]) -> list[dict[str, str]]:
     memory = {
         layer.name: [_item(line) for place, line in enumerate(layer.lines) if (layer.name, place) not in left_out]
         for layer in context.layers
@@ -253,7 +252,7 @@ def _messages(context: KeptContext, left_out: Collection[LineName]) -> list[dict
     return [{"role": "system", "content": str(text)}, {"role": "user", "content": context.query}]
 
 
-def _item(line: KeptLine) -> Item:
+def _item(line: StoredLine) -> Item:
     zone = line.time.tzinfo if line.time and line.time.tzinfo else UTC
     return Item(line.text, ref=line.ref, time=line.time, zone=zone, role=line.role, speaker=line.speaker)
 
@@ -295,9 +294,9 @@ class Trace(SessionPage):
         return AsOf.of(self.request)
 
     @cached_property
-    def then(self) -> KeptContext | None:
+    def then(self) -> StoredContext | None:
         """The model's context, if it is stored."""
-        return KeptContext.from_sealed(self.receipt.sealed, self.receipt.context_id) if self.receipt else None
+        return StoredContext.from_sealed(self.receipt.sealed, self.receipt.context_id) if self.receipt else None
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Ask again without the selected lines, and show both answers."""
@@ -345,7 +344,7 @@ class Trace(SessionPage):
             **self._effects(),
         }
 
-    def _now(self, then: KeptContext | None) -> tuple[KeptContext | None, str]:
+    def _now(self, then: StoredContext | None) -> tuple[StoredContext | None, str]:
         """Return the context that the same question would get now, or the reason why there is none."""
         question = self.round.question
         if question is None:
@@ -363,7 +362,7 @@ class Trace(SessionPage):
             envelope = assemble_context(self.row, wanted)
         except BudgetTooSmall as error:
             return None, str(error)
-        return (kept_context(envelope) if envelope else None), ""
+        return (stored_context(envelope) if envelope else None), ""
 
     def _effects(self) -> dict[str, Any]:
         turns = [turn for turn in (self.round.question, self.round.answer) if turn]

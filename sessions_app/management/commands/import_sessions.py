@@ -9,9 +9,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.imports.formats import FORMATS, recognize
 from sessions_app.imports.import_sessions import ImportCounts, Rejected, import_sessions
-from sessions_app.imports.source import CannotImport, Owner, Source, public_id
+from sessions_app.imports.source import FORMATS, CannotImport, Owner, Source, public_id, recognize
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # minimum time between progress reports, on a terminal and elsewhere

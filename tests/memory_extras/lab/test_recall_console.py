@@ -69,7 +69,7 @@ class TestInspection:
     def test_a_corrected_word_names_the_original(self, session: Session, ada: UserProfile) -> None:
         words = inspect(ada, "", RecallRequest("harpsicord")).words
         assert words is not None
-        assert [(term.word, term.said, term.factor) for term in words.terms] == [
+        assert [(term.word, term.unknown_word, term.factor) for term in words.terms] == [
             ("harpsicord", "", 1.0),
             ("harpsichord", "harpsicord", 0.7),
         ]

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from memoryproject import conf
-from memoryproject.embeddings.recipe import Recipe, preset
+from memoryproject.embeddings import Recipe, preset
 
 ENDPOINT = {"EMBEDDING__BASE_URL": "http://localhost:1/v1", "EMBEDDING__DIMENSIONS": "8"}
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from moments_app.context import input as caches
-from moments_app.context.input import KeptTurns, LiveTurn
+from moments_app.context.input import LiveTurn, TurnCache
 from moments_app.context.item import Item
 from moments_app.context.render import FORMATS
 from sessions_app.models import Message, UserProfile
@@ -24,7 +24,7 @@ def made(turn: LiveTurn) -> Item:
 
 
 def test_an_unchanged_turn_keeps_its_item_and_token_count() -> None:
-    kept = KeptTurns()
+    kept = TurnCache()
     [first] = kept.items(1, OSLO, [turn(0)], made)
     tokens = FORMATS["xml"].tokens("hot_turns", first)
     again, new = kept.items(1, OSLO, [turn(0), turn(1)], made)
@@ -35,7 +35,7 @@ def test_an_unchanged_turn_keeps_its_item_and_token_count() -> None:
 
 
 def test_a_changed_turn_gets_a_new_item() -> None:
-    kept = KeptTurns()
+    kept = TurnCache()
     kept.items(1, OSLO, [turn(0)], made)
     [item] = kept.items(1, OSLO, [turn(0, "The kiln is cold.")], made)
     assert item.text == "The kiln is cold."
@@ -43,28 +43,28 @@ def test_a_changed_turn_gets_a_new_item() -> None:
 
 
 def test_a_turn_gets_a_new_item_if_the_time_zone_changes() -> None:
-    kept = KeptTurns()
+    kept = TurnCache()
     [first] = kept.items(1, OSLO, [turn(0)], made)
     assert kept.items(1, LIMA, [turn(0)], made)[0] is not first
 
 
 def test_structured_content_is_not_kept() -> None:
-    kept = KeptTurns()
+    kept = TurnCache()
     [first] = kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)
     assert kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)[0] is not first
 
 
 def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "MAX_CHARS", 2 * (caches.TURN_CHARS + 100))
-    kept = KeptTurns()
+    kept = TurnCache()
     for session in range(5):
         kept.items(session, OSLO, [turn(0)], made)
     assert len(kept) == 2
 
 
 def test_kept_turns_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "KEPT_SECONDS", 0)
-    kept = KeptTurns()
+    monkeypatch.setattr(caches, "CACHE_SECONDS", 0)
+    kept = TurnCache()
     kept.items(1, OSLO, [turn(0)], made)
     assert len(kept) == 0
 

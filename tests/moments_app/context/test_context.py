@@ -15,13 +15,13 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import assemble, receipts
 from moments_app.context.assemble import ContextRequest, preview, serve
-from moments_app.context.input import KeptLayers, LiveTurn
+from moments_app.context.input import LayerCache, LiveTurn
 from moments_app.context.layers import LAYERS, POLICY, default_layers
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.search import SURE, recall
+from moments_app.recall.search import ALWAYS_READ, recall
 from moments_app.turns import platform_text
 from sessions_app.database import deferred_writes
 from sessions_app.models import ApiKey, Message, Session, UserProfile, application
@@ -358,8 +358,8 @@ class TestFreshness:
 
     @pytest.mark.slow
     def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.context.input.KEPT_SECONDS", 0)
-        monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
+        monkeypatch.setattr("moments_app.context.input.CACHE_SECONDS", 0)
+        monkeypatch.setattr(assemble, "LAYER_CACHE", LayerCache())
         context(service, refresh="true")
         context(service)
         assert not self.seen(service)[0]
@@ -628,7 +628,7 @@ class TestRetrieved:
         talk(ada, 4)
         lines = layer(context(service, query="kiln 1040"), "retrieved")
         around = [f"Fired the kiln at {degrees} degrees." for degrees in range(1_036, 1_045)]
-        assert len(lines) == SURE and set(around) <= set(lines)
+        assert len(lines) == ALWAYS_READ and set(around) <= set(lines)
         assert len(layer(context(service, query="kiln"), "retrieved")) == 90
         assert len(recall(ada, "default", RecallRequest("kiln 1040"), most=90)) == 90
 
@@ -713,7 +713,7 @@ class TestAutomaticRetrieval:
     def test_the_message_is_the_query_if_the_engine_fails_or_is_slow(
         self, service: Api, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.5)
+        monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 0.5)
         model_server.always(behaviour)
         started = time.monotonic()
         found = context(service, query="Where is the harpsichord from?", retrieval="auto")

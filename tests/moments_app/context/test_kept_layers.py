@@ -6,7 +6,7 @@ import pytest
 
 from moments_app.context import input as caches
 from moments_app.context.budget import fill_budget
-from moments_app.context.input import KeptLayers
+from moments_app.context.input import LayerCache
 from moments_app.context.item import MAX_CUTS, Item
 from moments_app.context.render import FORMATS
 
@@ -14,33 +14,33 @@ LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It i
 
 
 def test_layers_are_returned_only_for_their_stamp() -> None:
-    kept = KeptLayers()
-    kept.keep_under(1, "a", LAYERS)
-    assert kept.under(1, "a") is LAYERS
-    assert (kept.under(1, "b"), kept.under(2, "a")) == (None, None)
+    kept = LayerCache()
+    kept.put(1, "a", LAYERS)
+    assert kept.get(1, "a") is LAYERS
+    assert (kept.get(1, "b"), kept.get(2, "a")) == (None, None)
 
 
 def test_expired_layers_are_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "KEPT_SECONDS", 0)
-    kept = KeptLayers()
-    kept.keep_under(1, "a", LAYERS)
-    assert kept.under(1, "a") is None
+    monkeypatch.setattr(caches, "CACHE_SECONDS", 0)
+    kept = LayerCache()
+    kept.put(1, "a", LAYERS)
+    assert kept.get(1, "a") is None
 
 
 def test_layers_of_deleted_sessions_are_dropped() -> None:
-    kept = KeptLayers()
+    kept = LayerCache()
     for session in range(3):
-        kept.keep_under(session, "a", LAYERS)
-    kept.forget([0, 2, 7])
-    assert [kept.under(session, "a") is not None for session in range(3)] == [False, True, False]
+        kept.put(session, "a", LAYERS)
+    kept.drop([0, 2, 7])
+    assert [kept.get(session, "a") is not None for session in range(3)] == [False, True, False]
 
 
 def test_the_oldest_layers_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "MAX_CHARS", 2 * (caches.ITEM_CHARS + 100))
-    kept = KeptLayers()
+    kept = LayerCache()
     for session in range(5):
-        kept.keep_under(session, "a", LAYERS)
-    assert [kept.under(session, "a") is not None for session in range(5)] == [False, False, False, True, True]
+        kept.put(session, "a", LAYERS)
+    assert [kept.get(session, "a") is not None for session in range(5)] == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moments_app.context.budget import STEP, BudgetTooSmall, FilledBudget, fill_budget
+from moments_app.context.budget import WINDOW_STEP, BudgetTooSmall, FilledBudget, fill_budget
 from moments_app.context.item import Item, PricedItem
 from moments_app.context.layers import LAYERS, standing_layers
 from moments_app.context.render import FORMATS
@@ -187,7 +187,7 @@ def test_a_line_of_the_conversation_is_omitted_if_the_checkpoint_has_it() -> Non
 
 def test_a_neighboring_turn_is_shown_only_if_it_adds_something() -> None:
     found = recalled(1, "The kiln has a new element.")
-    empty, telling = (replace(recalled(1, text), is_neighbour=True) for text in ("The kiln!", "Mats filled it."))
+    empty, telling = (replace(recalled(1, text), is_neighbor=True) for text in ("The kiln!", "Mats filled it."))
     filled = fill_budget(only(retrieved=[found, empty, telling]), FORMATS["xml"], 2_000)
     assert left(filled)["retrieved"] == [found.text, telling.text]
 
@@ -254,7 +254,7 @@ def test_the_window_of_the_stable_plan_begins_at_a_multiple_of_the_step() -> Non
         filled = fill_budget(only(hot_turns=window[:last]), FORMATS["xml"], 3_000, recalls=False)
         begins.add(filled.layers["hot_turns"][0].item.source_sequences[0])  # type: ignore[index]
         assert filled.layers["hot_turns"][-1].item == window[last - 1]
-    assert len(begins) <= 2 and all(first % STEP == 0 for first in begins)
+    assert len(begins) <= 2 and all(first % WINDOW_STEP == 0 for first in begins)
 
 
 def test_each_line_has_a_reason_and_the_next_line_is_named() -> None:

@@ -174,7 +174,7 @@ def test_each_line_of_a_text_is_an_item(session: Session, stream: MemoryStream) 
 def test_the_newest_waiting_items_and_all_pinned_ones_are_shown(
     session: Session, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scenes, "WAITING", 3)
+    monkeypatch.setattr(scenes, "MAX_OBSERVATIONS", 3)
     note(stream, "Pinned.", is_pinned=True, formed_at=START)
     for number in range(6):
         note(stream, f"Observation {number}.")

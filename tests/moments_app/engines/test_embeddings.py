@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
-from memoryproject.embeddings.recipe import Recipe
+from memoryproject.embeddings import Recipe
 from moments_app.engines import embedder_for, embeddings
 from moments_app.engines.embeddings import Embedder
 from moments_app.engines.interface import CallRecord, EngineError

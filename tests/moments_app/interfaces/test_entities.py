@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.context.input import read_input
-from moments_app.context.layers import entities
+from moments_app.context.layers.retrieved import entities
 from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_statements
 from sessions_app.imports.import_sessions import Statement
@@ -35,7 +35,7 @@ def add(api: Api, title: str, **fields: Any) -> str:
 def titles(user: UserProfile, query: str = "", session_id: str = "s1") -> list[str]:
     source = read_input(user, session_id, query, applied=3_000, recall=None)
     assert source is not None
-    return [item.text.removeprefix("[task] ") for item in entities.items(source)]
+    return [item.text.removeprefix("[task] ") for item in entities(source)]
 
 
 class TestRest:
@@ -184,7 +184,7 @@ class TestRelevance:
     def test_only_open_entities_are_served_up_to_the_limit(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.context.layers.entities.MOST", 3)
+        monkeypatch.setattr("moments_app.context.layers.retrieved.MAX_ENTITIES", 3)
         self.make(ada, "Done", status="done")
         for number in range(5):
             self.make(ada, f"Task {number}", number)

@@ -23,7 +23,7 @@ from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
 from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
-from moments_app.recall.embed import ask_refused_again
+from moments_app.recall.embed import resend_rejected
 from moments_app.recall.index_words import index_words
 from moments_app.recall.request import Vector
 from moments_app.recall.search_items import list_namespaces, search_items
@@ -826,7 +826,7 @@ class TestMeaning:
         assert self.search(service, "kilns", user_id="ada") == (["turin"], False)
         embeddings_server.always(behave.answer_well)
         ItemEmbedding.objects.update(ask_again_at=None)
-        assert ask_refused_again("test") == 1
+        assert resend_rejected("test") == 1
         work_off()
         assert ItemEmbedding.objects.get().vector is not None
 

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from moments_app.context.receipts import KeptLayer, KeptLine
+from moments_app.context.receipts import StoredLayer, StoredLine
 from moments_app.operator.addresses import Pages
 from moments_app.operator.views.context import BAR, shown_layers
 from sessions_app.models import Session, UserProfile
@@ -15,7 +15,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_layers_share_the_bar_and_lines_link_to_pages(ada: UserProfile) -> None:
-    layers = [KeptLayer("user", 30, [KeptLine("Ada.", 3, ada.uri)]), KeptLayer("query", 10, [KeptLine("Hello?", 2)])]
+    layers = [
+        StoredLayer("user", 30, [StoredLine("Ada.", 3, ada.uri)]),
+        StoredLayer("query", 10, [StoredLine("Hello?", 2)]),
+    ]
     user, query = shown_layers(layers, Pages(ada, [ada.uri]), 80)
     assert [(layer.start, layer.width, layer.share) for layer in (user, query)] == [
         (0, BAR * 3 // 8, 37.5),
@@ -25,7 +28,7 @@ def test_layers_share_the_bar_and_lines_link_to_pages(ada: UserProfile) -> None:
 
 
 def test_an_unknown_layer_is_left_out(ada: UserProfile) -> None:
-    layers = [KeptLayer("no_more", 30, []), KeptLayer("hot_turns", 10, [])]
+    layers = [StoredLayer("no_more", 30, []), StoredLayer("hot_turns", 10, [])]
     assert [layer.name for layer in shown_layers(layers, Pages(ada, []), 40)] == ["hot turns"]
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryStream
-from moments_app.recall import embed
+from moments_app.recall import vectors
 from sessions_app.models import UserProfile
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
@@ -31,7 +31,7 @@ def model(ada: UserProfile) -> EmbeddingModel:
 
 def test_the_progress_of_each_kind_is_shown(root: Client, model: EmbeddingModel, ada: UserProfile) -> None:
     talk(ada, 4)
-    assert [(row.kind, row.vectors, row.texts, row.is_exact) for row in embed.filled(model)] == [
+    assert [(row.kind, row.vectors, row.texts, row.is_exact) for row in vectors.embedding_progress(model)] == [
         ("fact", 1, 2, True),
         ("moment", 0, 0, True),
         ("turn", 0, 4, True),
@@ -45,8 +45,8 @@ def test_the_progress_of_each_kind_is_shown(root: Client, model: EmbeddingModel,
 def test_large_numbers_are_estimated_and_marked_so(
     root: Client, model: EmbeddingModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embed, "COUNTED", 1)
-    assert not embed.filled(model)[0].is_exact
+    monkeypatch.setattr(vectors, "MAX_COUNTED", 1)
+    assert not vectors.embedding_progress(model)[0].is_exact
     assert "about" in page(root, change_url(model))
 
 

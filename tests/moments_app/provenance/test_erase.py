@@ -19,13 +19,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
-from moments_app.context.receipts import KeptContext
+from moments_app.context.receipts import StoredContext
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText
 from moments_app.models.job import TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
-from moments_app.recall.count_words import CountInput, count
+from moments_app.recall.index_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import undo
@@ -374,8 +374,8 @@ class TestMeanwhile:
 
         def write_slowly() -> None:
             with transaction.atomic():
-                kept = KeptContext("", "xml", "query", 300, 0, False, [], "")
-                receipts._write([receipts.Served(receipt, kept, ada.application_id, 0)])
+                kept = StoredContext("", "xml", "query", 300, 0, False, [], "")
+                receipts._write([receipts.ServedContext(receipt, kept, ada.application_id, 0)])
                 written.set()
                 wait_until_somebody_waits()
             connection.close()

@@ -31,8 +31,8 @@ from moments_app.models import (
 )
 from moments_app.models.embedding import KINDS, ask_to_embed
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
-from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
+from moments_app.recall.vectors import write
 from moments_app.streams.add_atoms import add_atoms, add_statements
 from moments_app.streams.edit import evict
 from moments_app.turns import platform_text
@@ -227,7 +227,7 @@ class TestWhat:
         assert isinstance(input, EmbedInput)
         atom.content = "Plays the oboe."
         atom.save()
-        assert embed.write(input.model, [(input.texts[0], [1.0] * 64)]) == 0
+        assert write(input.model, [(input.texts[0], [1.0] * 64)]) == 0
 
     def test_evicting_a_fact_deletes_its_vector(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         fact = note(own_stream(ada), "The oldest fact of all.", "fact")
@@ -364,8 +364,8 @@ class TestFailure:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         input = Embed().claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test"))
         assert isinstance(input, EmbedInput)
-        embed.write(input.model, [(input.texts[0], [1.0] * 64)])
-        embed.write(input.model, [(input.texts[0], "answered with status 400.")])
+        write(input.model, [(input.texts[0], [1.0] * 64)])
+        write(input.model, [(input.texts[0], "answered with status 400.")])
         assert vectors() == 1
 
     def test_the_command_shows_rejected_texts_with_the_endpoints_words_and_sends_them_again(

@@ -13,7 +13,7 @@ from memoryproject.conf import EmbeddingSettings
 from moments_app.jobs.runner import run_job
 from moments_app.models import Circuit, EmbeddingModel, EngineCall, Job
 from moments_app.models.embedding import TurnEmbedding
-from moments_app.recall import embed_all
+from moments_app.recall import embed
 from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
@@ -35,7 +35,7 @@ def model_folder(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
     settings.DATA_DIR = tmp_path
     settings.EMBEDDING = EmbeddingSettings(provider="embedded", model_folder=folder, dimensions=WIDTH)
     settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0})
-    monkeypatch.setattr("moments_app.recall.query.SECONDS", 30)
+    monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 30)
     return folder
 
 
@@ -114,7 +114,7 @@ def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
     assert with_vector(RecallRequest("car", ("turn",), None)).degraded
     finish_upgrade()
     assert EmbeddingModel.objects.active().get() == before
-    monkeypatch.setattr(embed_all, "SECONDS", 0)
+    monkeypatch.setattr(embed, "SECONDS_OF_ALL", 0)
     monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 3})
     [job] = Job.objects.filter(process="embed_all")
@@ -123,7 +123,7 @@ def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
         job.refresh_from_db()
         assert (job.status, job.error) == ("queued", "1 texts to embed.")
         Job.objects.update(run_after=timezone.now() - timedelta(minutes=1))
-        monkeypatch.setattr(embed_all, "SECONDS", 60)
+        monkeypatch.setattr(embed, "SECONDS_OF_ALL", 60)
         work_off()
         assert not with_vector(RecallRequest("car", ("turn",), None)).degraded
     assert EmbeddingModel.objects.active().get().name == "small"

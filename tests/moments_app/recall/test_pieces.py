@@ -7,7 +7,7 @@ from rapidfuzz.distance import OSA
 
 from moments_app.models import Vocabulary, Word
 from moments_app.recall.query_terms import MAX_EDITS, guessed_terms, tolerated_edits
-from moments_app.recall.term_weights import Term
+from moments_app.recall.scoring import Term
 from sessions_app.models import UserProfile
 
 LETTERS = "abcdefghijklmnop"

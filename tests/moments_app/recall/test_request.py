@@ -21,7 +21,7 @@ from moments_app.recall.request import RecallRequest
     ],
 )
 def test_a_query_addresses_the_assistant(query: str) -> None:
-    assert RecallRequest(query).asks_of_assistant
+    assert RecallRequest(query).asks_assistant
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_a_query_addresses_the_assistant(query: str) -> None:
     ["Where do I work?", "Wo arbeitet sie?", "Sie heißt wie?", "Où est-ce que je travaille ?", "我在哪里工作？"],
 )
 def test_a_query_does_not_address_the_assistant(query: str) -> None:
-    assert not RecallRequest(query).asks_of_assistant
+    assert not RecallRequest(query).asks_assistant

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import RerankSettings
-from moments_app.engines import rerank
+from moments_app.engines import embeddings
 from moments_app.models import EngineCall
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -26,7 +26,7 @@ SAID = [f"The kiln {what}." for what in ("is due on Monday", "was fired twice", 
 @pytest.fixture
 def server(settings: Settings) -> Iterator[OpenAIServer]:
     """A reranker that prefers the last texts."""
-    rerank._take_texts.clear()
+    embeddings._need_texts.clear()
     with OpenAIServer() as server:
         settings.RERANK = RerankSettings(base_url=server.base_url, api_key=SecretStr("key"), model="test-reranker")
         server.always(scores(float))
@@ -135,7 +135,7 @@ def test_results_keep_their_order_after_an_invalid_answer(
 def test_a_slow_reranker_gets_no_connection_and_a_timeout(
     service: Api, person: UserProfile, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.2)
+    monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 0.2)
     held: list[bool] = []
 
     def stall(handler: Handler, body: dict[str, Any]) -> None:

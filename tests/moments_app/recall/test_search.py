@@ -24,7 +24,8 @@ from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import MAX_WORDS, RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.search import MOMENT_SHARE, READ_AHEAD, SPARE, Hits, rank, recall
+from moments_app.recall.scoring import MOMENT_SHARE
+from moments_app.recall.search import EXTRA_RESULTS, READ_AHEAD, Hits, rank, recall
 from moments_app.sessions.settle import Settle
 from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -176,7 +177,7 @@ class TestWhatIsFound:
         say(ada, " ".join(f"{word}harp" for word in known))
         count(ada)
         meant = query_words(ada, "", " ".join(f"{word}harpp" for word in known)).terms
-        assert len({term.said for term in meant if term.said}) == 16
+        assert len({term.unknown_word for term in meant if term.unknown_word}) == 16
 
     def test_a_huge_message_of_different_words_is_stored_and_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord " + " ".join(f"{n:x}é漢字" for n in range(20_000)))
@@ -221,7 +222,7 @@ class TestWhatIsFound:
     def test_common_words_find_the_newest_texts_and_those_with_all_words(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.term_weights.MOST_READ", 3)
+        monkeypatch.setattr("moments_app.recall.scoring.MAX_READ", 3)
         stream = own_stream(ada)
         for number, text in enumerate(["clay and glaze", *["clay only"] * 10, *["glaze only"] * 10]):
             note(stream, f"{text} {number}", "fact", formed_at=START + timedelta(days=number))
@@ -329,7 +330,7 @@ class TestOrder:
         say(ada, "The kiln arrived.", "The glaze cracked.", role="user")
         count(ada)
         worth, dated, named = (
-            query_words(ada, "", query).lookup("turn").worth
+            query_words(ada, "", query).lookup("turn").max_score
             for query in ("Which kiln arrived?", "Which kiln arrived on 3 June 2023?", "Which kiln arrived in Faenza?")
         )
         assert worth == dated < named
@@ -370,7 +371,7 @@ class TestOrder:
         hits = Hits(weak | {("turn", (7, 1_000)): 1.0}, weights={"turn": 1.0})
         around = [1_000, 1_001, 999, 1_002, 998, 1_003, 997, 1_004, 996]
         assert [place[1] for _kind, place in rank(hits, 200, least_share=0.01)] == [*around, 490]
-        assert len(rank(hits, 200)) == 200 + SPARE
+        assert len(rank(hits, 200)) == 200 + EXTRA_RESULTS
         near = replace(hits, semantic={key: 0.5 + place / 1_000 for place, key in enumerate(weak)})
         assert len(rank(near, 200, least_share=0.01)) > len(around) + len(weak) / 2
 
@@ -707,7 +708,7 @@ class TestByMeaning:
     def test_results_are_by_words_and_marked_degraded_if_the_endpoint_fails(
         self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.5)
+        monkeypatch.setattr("moments_app.recall.query.TIMEOUT", 0.5)
         embeddings_server.always(behaviour)
         started = time.monotonic()
         answer = self.ask(service, "harpsichord")

@@ -8,7 +8,7 @@ import pytest
 from moments_app.context.item import Item
 from moments_app.context.render import FORMATS
 from moments_app.models import Job
-from moments_app.recall.embed import texts_of
+from moments_app.recall.vectors import texts_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user

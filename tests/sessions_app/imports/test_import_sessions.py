@@ -10,9 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from moments_app.models import Job
-from sessions_app.imports.formats import FORMATS
 from sessions_app.imports.import_sessions import import_sessions
-from sessions_app.imports.source import Owner, Source
+from sessions_app.imports.source import FORMATS, Owner, Source
 from sessions_app.management.commands import import_sessions as command
 from sessions_app.models import Message, Session
 from sessions_app.models.application import DEFAULT

@@ -8,7 +8,7 @@ import pytest
 from memory_extras.lab.models import Probe
 from memory_extras.lab.probes.trial import try_probes
 from memory_extras.lab.trials.try_prompt import try_prompt
-from moments_app.context.input import KEPT_LAYERS
+from moments_app.context.input import LAYER_CACHE
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.sessions.digest import DigestSession
@@ -57,7 +57,7 @@ def test_a_probe_is_asked_with_the_context_of_each_version(ada: UserProfile, mod
     [tried] = try_probes(trial, session)
     assert [measure and measure.is_met for measure in tried.measures] == [False, True]
     assert everything(but=["moments_app_enginecall"]) == before
-    assert KEPT_LAYERS._sessions.get(session.pk) is None
+    assert LAYER_CACHE._sessions.get(session.pk) is None
 
 
 def begun(purpose: str, user: UserProfile) -> Session:

@@ -17,7 +17,7 @@ from moments_app.context.assemble import ContextRequest, Envelope, preview
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.recall.request import RecallRequest, span_in
-from moments_app.recall.said_in import recall_with_span
+from moments_app.recall.search import recall_with_span
 from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT

@@ -60,9 +60,9 @@ def test_days_begin_in_the_persons_time_zone() -> None:
 
 
 def test_a_query_can_have_other_words() -> None:
-    assert read("What did we talk about last Tuesday?").is_all
+    assert read("What did we talk about last Tuesday?").is_whole_query
     other = read("What did I say about my trip to Rome in May?")
-    assert not other.is_all and "rome" in other.rest and "may" not in other.rest
+    assert not other.is_whole_query and "rome" in other.other_words and "may" not in other.other_words
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_query_can_have_other_words() -> None:
 )
 def test_the_current_day_is_a_span_only_if_the_query_asks_what_was_said(question: str) -> None:
     assert span_in(question, NOW) is None
-    assert read("What did we talk about today?").is_all
+    assert read("What did we talk about today?").is_whole_query
 
 
 def test_a_long_text_gives_no_span() -> None:

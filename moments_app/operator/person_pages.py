@@ -1,4 +1,4 @@
-"""The date for which pages about a person show memory. It is in the URL, and links between these pages keep it."""
+"""What pages about a person share: the permissions that they require, and the date for which they show memory."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -6,6 +6,28 @@ from typing import Self
 
 from django import forms
 from django.http import HttpRequest
+
+READ_PERSON = "sessions_app.read_userprofile"
+EXPORT_PERSON = "sessions_app.export_userprofile"
+PREVIEW_CONTEXT = "sessions_app.preview_context"
+# Permissions to see everything that memory stores about a person, and the sources.
+SEE_MEMORY = (
+    "sessions_app.view_session",
+    "sessions_app.view_userprofile",
+    "moments_app.view_moment",
+    "moments_app.view_summary",
+    "moments_app.view_memorystream",
+    "moments_app.view_memoryatom",
+    "moments_app.view_entity",
+)
+RETRACT_DIRECTLY = ("moments_app.add_retraction", *SEE_MEMORY)
+
+
+def may_retract_directly(request: HttpRequest) -> bool:
+    return request.user.has_perms(RETRACT_DIRECTLY)
+
+
+# --- the date: it is in the URL, and links between these pages keep it ---
 
 
 class AsOfForm(forms.Form):

@@ -1,0 +1,230 @@
+"""Weights of a query's words, and scores of the texts that match. Pure functions without database access."""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import accumulate
+from statistics import fmean
+from typing import Any
+
+from moments_app.recall.request import Span
+from moments_app.recall.results import Key, Place, TurnSpan
+
+MAX_TERMS = 32  # maximum words of a query; of a long query, the rarest words are used
+MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
+MAX_READ = 2_000  # maximum texts ranked for one kind; words in more texts only affect the order of results
+COUNTED_KINDS = ("fact", "moment", "turn")  # the order of the counts in query results
+MAX_UNCOUNTED_RATIO = 0.5  # maximum uncounted per counted turns; above it, rarity is computed from the texts found
+
+
+def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
+    """Return the counts, given in the order of `COUNTED_KINDS`."""
+    return {kind: int(count or 0) for kind, count in zip(COUNTED_KINDS, numbers, strict=True)}
+
+
+@dataclass(frozen=True)
+class Term:
+    word: str  # as it was written, or the known word that may be meant
+    stems: tuple[str, ...]  # under which the word is indexed, if known; otherwise, likely stems
+    counts: dict[str, int]  # texts that contain the word, by kind
+    factor: float = 1.0  # less than 1 for guessed words and for words with little meaning
+    unknown_word: str = ""  # for a guessed word, the query's unknown word; blank if the query contains the word itself
+    other_stems: tuple[str, ...] = ()  # other stems that the word may have in texts that are not counted yet
+    # part of a time in the query; a text from that time need not contain the word
+    is_time: bool = False
+
+    @property
+    def all_stems(self) -> tuple[str, ...]:
+        return self.stems + self.other_stems
+
+    @property
+    def query(self) -> str:
+        """The word as a `tsquery`. The other stems are ranked together, because separate ones are expensive."""
+        together = ["|".join(f"'{stem}'" for stem in self.other_stems)] if self.other_stems else []
+        return " | ".join([*(f"'{stem}'" for stem in self.stems), *together])
+
+    @property
+    def is_known(self) -> bool:
+        """True if a counted text contains the word."""
+        return any(self.counts.values())
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The search parameters for one kind of memory: the arguments of a `recall_…` function."""
+
+    rare: list[str]  # a text with any of these stems is a candidate
+    joint: list[str]  # a text with all of these stems is a candidate
+    with_newest: bool  # the newest texts are also candidates, because no word is rare
+    queries: list[str]  # all words
+    weights: list[float]
+    average: float | None  # words of a text; None: rarity is computed from the texts found
+    # the score of a text that contains each word once, not counting words for a time; an estimate if rarity is unknown
+    max_score: float
+
+
+@dataclass(frozen=True)
+class QueryWords:
+    """The words of a query, with their statistics in the texts that a person may search."""
+
+    shards: list[int]  # primary keys
+    # by kind: number of texts, and their total length in words, at the last count
+    sizes: dict[str, tuple[int, int]]
+    terms: list[Term] = field(default_factory=list)  # in no particular order
+    uncounted: int = 0  # approximate number of new turns since the last count
+    vector: str = ""  # the query's vector without the part common to the person's turns; blank if there is no vector
+    span: Span | None = None  # mentioned in the query
+
+    def lookup(self, kind: str) -> Lookup:
+        counted = self._counted(kind)
+        if counted is None:
+            return self._uncounted(kind)
+        total, length = self.sizes[counted]
+        # Words without a count may be new, so they are searched, but they must not displace words with a count.
+        rarest = sorted(self.terms, key=lambda term: (not term.counts[counted], term.counts[counted], term.word))
+        terms = sorted(rarest[:MAX_TERMS], key=lambda term: term.counts[counted])
+        read = accumulate(term.counts[counted] for term in terms)
+        rare = [term for term, so_far in zip(terms, read, strict=True) if so_far <= MAX_READ]
+        common = terms[len(rare) :]
+        finds_none = bool(common) and not any(term.counts[counted] for term in rare)
+        return Lookup(
+            rare=_stems(rare),
+            joint=_joint(common, counted, total) if finds_none else [],
+            with_newest=finds_none,
+            queries=[term.query for term in terms],
+            weights=(weights := [term.factor * rarity(term.counts[counted], total) for term in terms]),
+            average=length / total,
+            max_score=_max_score(terms, weights),
+        )
+
+    def _counted(self, kind: str) -> str | None:
+        """Return the kind whose counts are used: itself or, without texts, the largest. None if none is suitable."""
+        counted = kind if self.sizes[kind][0] else max(COUNTED_KINDS, key=lambda other: self.sizes[other])
+        total, _ = self.sizes[counted]
+        return counted if total and (counted != "turn" or self.uncounted <= MAX_UNCOUNTED_RATIO * total) else None
+
+    @property
+    def are_turns_counted(self) -> bool:
+        return self._counted("turn") is not None
+
+    def _uncounted(self, kind: str) -> Lookup:
+        """Return the search parameters for when too many turns have not been counted yet."""
+        terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MAX_TERMS]
+        return Lookup(
+            rare=_stems(terms),
+            joint=[],
+            with_newest=False,
+            queries=[term.query for term in terms],
+            weights=(factors := [term.factor for term in terms]),
+            average=None,
+            max_score=_max_score(terms, factors) * rarity(1, self.uncounted + self.sizes[kind][0]),
+        )
+
+
+def rarity(count: int, total: int) -> float:
+    """Return BM25's inverse document frequency of a word that occurs in `count` of `total` texts. Never negative."""
+    total = max(total, count)
+    return math.log(1 + (total - count + 0.5) / (count + 0.5))
+
+
+def _max_score(terms: Sequence[Term], weights: Sequence[float]) -> float:
+    """Return the sum of the weights, excluding words for a time if there are other words."""
+    return sum(weight for term, weight in zip(terms, weights, strict=True) if not term.is_time) or sum(weights)
+
+
+def _stems(terms: Iterable[Term]) -> list[str]:
+    """Return the stems to search for. Beyond `MAX_STEMS`, leave out the alternative stems of a word."""
+    stems: list[str] = []
+    for term in terms:
+        has_room = len(stems) + len(term.all_stems) <= MAX_STEMS
+        stems += term.all_stems if has_room else term.stems
+    return stems
+
+
+def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
+    """Return the rarest common words, as few as make texts that contain all of them rare.
+
+    Return none if this is impossible: the index would read each word's whole list and return arbitrary texts.
+    """
+    share, stems = 1.0, []
+    for term in common:
+        share *= term.counts[kind] / max(total, 1)
+        stems.append(term.stems[0])
+        if len(stems) > 1 and share * total <= MAX_READ:
+            return stems
+    return []
+
+
+# --- scores ---
+
+# Neighbors of a turn get a share of its score, because an answer often contains no word of the question. Each tuple has
+# the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
+# measurements.
+NEIGHBOR_SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
+CANDIDATES = 150  # number of best results of each search to rank
+# If no text has at least this share of the query's words, the matches are probably random.
+TRUSTED_SHARE = 0.5
+SEMANTIC_NEIGHBOR_FACTOR = 0.5  # for these shares in semantic search: vectors of adjacent turns are similar
+SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
+MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
+
+
+def word_scores(shares: Mapping[Key, float], max_score: float) -> dict[Key, float]:
+    """Return scores that grow with the rarity of the matched words and with their share of the query.
+
+    A text that contains all rare words of the query outranks any similar text. If even the best text contains few of
+    these words, the scores are low, so similarity decides.
+    """
+    trust = min(1.0, max(shares.values(), default=0.0) / TRUSTED_SHARE)
+    return {key: trust * max_score * share**2 for key, share in shares.items()}
+
+
+def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
+    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
+
+    Texts without a vector (`unembedded`) get the mean, because their meaning is unknown.
+    """
+    if not similarity:
+        return {}
+    nearest = nlargest(CANDIDATES, similarity.values())
+    mean = fmean(nearest)
+    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
+    if deviation < 1e-9:
+        return dict.fromkeys(similarity, 0.0)
+    least = nearest[-1]
+    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
+    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
+
+
+def turn_scores(
+    words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
+) -> dict[Place, float]:
+    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
+
+    A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
+    be beyond the end of their session.
+    """
+    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for place in {**words, **near}:
+        said, meant = words.get(place, 0.0), near.get(place, 0.0)
+        session, sequence = place
+        scores = sessions[session]
+        scores[sequence] += said + meant
+        shared = said + SEMANTIC_NEIGHBOR_FACTOR * meant
+        for distance, to_later, to_earlier in NEIGHBOR_SHARES:
+            scores[sequence + distance] += to_later * shared
+            if sequence >= distance:
+                scores[sequence - distance] += to_earlier * shared
+    for scores in sessions.values():
+        bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
+        for sequence, score in scores.items():
+            scores[sequence] = score + (score if score < bonus else bonus)
+    in_order = {session: sorted(sessions[session]) for session in {span[0] for span, _ in moments} & sessions.keys()}
+    for (session, first, last), score in moments:
+        of_session = in_order.get(session, [])
+        for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
+            sessions[session][sequence] += MOMENT_SHARE * score
+    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}
