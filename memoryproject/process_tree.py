@@ -1,7 +1,9 @@
-"""Supervise one process tree per data directory: lock it, restart children that exit, stop them all with the root.
+"""Supervise one process tree per data directory.
 
-The tree is crash-only: it needs no clean shutdown. The kernel releases the lock when its process dies, and kills
-children when their parent dies. So a killed root leaves no process that keeps serving with old settings.
+The root locks the directory, restarts children that exit, and stops all of them when it stops.
+
+The tree is crash-only: it needs no clean shutdown. The kernel releases the lock when the root dies, and kills children
+when their parent dies. So a killed root leaves no process that keeps serving with old settings.
 """
 
 import ctypes

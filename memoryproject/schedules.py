@@ -27,7 +27,7 @@ from sessions_app.models.session import CHECKED_EVERY
 from sessions_app.retention.retain import retain
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
-PAUSED = 0  # a schedule's number of repeats if it is paused
+PAUSED = 0  # the value of `Schedule.repeats` of a paused schedule
 MISSED_INTERVALS = 3  # number of missed intervals that degrades the site
 
 

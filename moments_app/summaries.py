@@ -231,7 +231,7 @@ def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bo
 
 
 def _unread_turns(session: Session) -> int:
-    """Return the number of new turns after which a summary is due if no context was requested."""
+    """Return the number of new turns after which a summary is due even if no context was requested."""
     if _calls_model():
         return UNREAD_TURNS
     return FREE_TURNS if session.summarized_to >= 0 else 0  # the first summary is due immediately
@@ -293,7 +293,7 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
 
 
 def _last_end_of_round(session: Session) -> int | None:
-    """Return the turn that ended the last round. Search archived turns only if no other turn ended a round."""
+    """Return the turn that ended the last round. Read archived turns only if all others ended no round."""
     newest = session.messages.unretracted().filter(user_id=session.user_id).order_by("-sequence")
     if (end := end_of_round(newest.turns()[:MAX_LOOK_BACK])) is not None:
         return end

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 NETWORK_BITS = 64  # addresses with the same prefix of this length belong to one IPv6 client
-BURST_SECONDS = 10  # burst size, in seconds of the rate
+BURST_SECONDS = 10  # the requests of this many seconds may come at once
 MAX_BUCKETS = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
 MAX_PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached

@@ -109,7 +109,7 @@ def channels() -> list[Channel]:
 
 
 class Delivery:
-    """The attempts to report one change by those channels that have not reported it yet."""
+    """The attempts to report one change, over the channels that have not reported it yet."""
 
     def __init__(self, change: Change, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
         self.change = change

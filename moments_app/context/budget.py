@@ -94,7 +94,7 @@ def fill_budget(
         layers: the items by layer, in order. Recall results are sorted best first.
         applied: the budget in tokens.
         is_whole: whether the hot turns are the whole live window.
-        recalls: whether recall gets at least half. Otherwise, standing text and the live window share the budget.
+        recalls: whether recall gets at least half of the budget. Otherwise, standing text and the live window share it.
         sent: texts that the caller sends to the model in addition to the context.
 
     Raises:

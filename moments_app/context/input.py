@@ -40,7 +40,7 @@ NEVER = 2**62  # greater than every sequence
 MAX_OBSERVATIONS = 50  # maximum observations of a stream in a context; older ones are found by search
 MAX_CANDIDATES = 25  # maximum statements of the person from a shard in a context
 # Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads a few rows
-# from each, whatever their size. The turns are returned as one value, with only the fields that a context needs.
+# from each, whatever its size. The turns are returned as one value, with only the fields that a context needs.
 _OPENING_SQL = """
 WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(

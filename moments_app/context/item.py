@@ -239,7 +239,7 @@ class IncludedContent:
         return _address(item) in self._refs
 
     def has_statement(self, item: Item) -> bool:
-        """Return whether an item and an included one are the same statement, and one is a task, goal or problem."""
+        """Return whether an included item is the same statement, and one of both is a task, goal or problem."""
         if not item.ref.startswith(ENTITIES):
             return bool(self._entities) and item.statement_words in self._entities
         return self.has_address(item) or item.statement_words in self._statements

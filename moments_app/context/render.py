@@ -25,7 +25,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
 # Marks of a list or a heading. Markdown ignores a mark right before a letter or digit: "4.95" and "-4" are text.
 _LINE_START = re.compile(r"^([^\S\n]*(?=[-+=](?!\w))|[^\S\n]*\d+(?=[.)](?!\S)))", re.MULTILINE)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models accept; other names are written before the text
-# The line breaks of all common parsers.
+# Everything that a common parser treats as a line break.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 

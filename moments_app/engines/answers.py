@@ -69,7 +69,7 @@ class Question(Generic[Answer]):
         return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
 
     def judged(self, completion: Any, *, is_last: bool = False) -> Judged[Answer]:
-        """Return the supported part of the answer in a chat completion.
+        """Return the part of a chat completion's answer that the turns support.
 
         Args:
             completion: The endpoint's JSON. It is not trusted.

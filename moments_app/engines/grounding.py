@@ -204,7 +204,7 @@ class Evidence:
     # --- the texts that the model received ---
 
     def _stems_in(self, text: str) -> frozenset[str]:
-        """Return the stems of a text in the conversation's languages, because a short text's language is uncertain."""
+        """Return the stems of a text in all likely languages, because the language of a short text is uncertain."""
         return lexemes.stems_in(text, self._likely_languages)
 
     @cached_property

@@ -25,7 +25,7 @@ _CHINESE_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "萬": 10_0
 _BY_SCRIPT = ("ru",)
 _PIECES = re.compile(r"(hundert|tausend|und)")
 
-MAX_LISTED = 12  # maximum items of a list that are counted
+MAX_LISTED = 12  # maximum number of items to count in a list
 _AGES = range(1, 111)
 _SCALES = {
     1_000: "k thousand tausend tsd mil mille тыс тысяч тысячи тысяча",

@@ -78,7 +78,7 @@ class UnknownProcess(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """The amount of work that sessions need from a process. `calls` and `tokens` are aggregates over sessions."""
+    """The work that a process still has to do for sessions. `calls` and `tokens` are aggregates over sessions."""
 
     engine: str
     calls: Combinable
@@ -231,7 +231,7 @@ class Process(ABC, Generic[Input, Answer]):
         return Job.objects.request_each(self.name, list(due), requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
-        """Undo what a failed attempt has started. Called before the job is queued again or fails."""
+        """Undo what a failed attempt has started. Called before the job is queued again or marked as failed."""
 
     def recover(self) -> int:
         """Restart work that was started but has no job. Return the number of restarts."""

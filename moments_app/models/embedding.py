@@ -253,7 +253,7 @@ def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: 
 
     Args:
         session: the session whose turns to embed. The caller must have locked it.
-        about: what to embed if there is no session: a `user_id` (a person's facts, moments and items) or a `stream`
+        about: what to embed without a session, either a `user_id` (a person's facts, moments and items) or a `stream`
             (a shard's facts).
     """
     if not settings.EMBEDDING.is_on:

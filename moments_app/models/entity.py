@@ -68,7 +68,7 @@ class Entity(MemoryAtom):
 
     @classmethod
     def written(cls, stream: MemoryStream, title: str, body: str = "", **columns: Any) -> Self:
-        """Return a new entity that a client wrote, in the person's list (`MemoryStreamQuerySet.ensure_list`)."""
+        """Return a new, unsaved entity for a text of a client. It is in the person's list (`ensure_list`)."""
         columns = {"atom_id": uuid.uuid4(), "user_id": stream.user_id} | columns
         return cls(
             stream=stream,

@@ -232,8 +232,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             user_id: primary key of the person whose whole memory is processed.
             force: run regardless of the thresholds.
             due_now: whether to make an open job due now if it waits for a retry.
-            stays_open: whether a run of an open job waits in `is_claimed` until this transaction ends, so that it
-                processes the rows added by this transaction. The run must not hold other locks that this
+            stays_open: if a job is already open, make its run wait in `is_claimed` until this transaction ends. Then
+                it also processes the rows that this transaction adds. The run must not hold other locks that this
                 transaction needs.
         """
         job = Job(

@@ -66,7 +66,7 @@ class HistoryPosition:
     """The position of some turns in a person's history."""
 
     session: int  # primary key
-    sequence: int  # of the first turn; moments of the session from this turn on are excluded
+    sequence: int  # of the first turn; moments of the session that start at this turn or later are excluded
     until: datetime  # the time of the last turn
 
 
@@ -84,7 +84,7 @@ class PriorMoment:
 
 @dataclass(frozen=True)
 class PriorMoments:
-    """The moments of a person before some turns. Only the latest are read, newest first."""
+    """A person's moments from before the given turns. Only the latest are read, newest first."""
 
     latest: Sequence[PriorMoment] = ()
     count: int = 0  # of all moments

@@ -40,7 +40,7 @@ class PartitionEvent:
 
     @classmethod
     def of_build(cls, moments: Sequence[Moment], *, journey: str, session: Session) -> Self:
-        """Return the event for a build of moments, which are stored and sorted, oldest first."""
+        """Return the event for a build. Pass its stored moments, oldest first."""
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
         about = f", about {', '.join(topics)}" if topics else ""

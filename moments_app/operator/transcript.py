@@ -112,7 +112,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The text of a partition event: for a build its result, for a digest the new context."""
+        """The text of a partition event: the result of a build, or the new context of a digest."""
         payload = _payload(self.message)
         return str(payload.get("summary") or payload.get("context") or "")
 

@@ -241,7 +241,7 @@ def _facts(
     line = Q(state=MemoryAtom.State.LINE)
     own = (MemoryAtom.objects.current() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)
-    # The search returns a turn instead of facts that only repeat it, so also check the facts from these turns.
+    # The search returns turns instead of facts that only repeat them, so also check the facts from these turns.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
     same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN_ATTRIBUTES) | line)
     changes = []

@@ -273,7 +273,7 @@ def merged_texts(base: Any, before: Any, after: Any) -> Any:
 
 @dataclass(frozen=True)
 class TextChange:
-    """A text that says the same thing as a fact, before and after a correction of the fact.
+    """A text that repeats a fact, in two versions: before and after the fact was corrected.
 
     Args:
         kind: the kind of the text's row: a fact, a moment, a summary, a partition event, a line of a stream's text,

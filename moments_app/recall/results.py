@@ -84,7 +84,7 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 Place = tuple[int, int]
 # The turns that a moment covers: primary key of the session, sequences of the first and the last turn.
 TurnSpan = tuple[int, int, int]
-# The key of a hit: the kind, and the place of a turn. For other kinds, the primary key and 0 replace the place.
+# The key of a hit: the kind, and the place of a turn. Other kinds have (primary key, 0) instead of a place.
 Key = tuple[str, Place]
 
 

@@ -61,7 +61,7 @@ class Lookup:
     with_newest: bool  # the newest texts are also candidates, because no word is rare
     queries: list[str]  # all words
     weights: list[float]
-    average: float | None  # words of a text; None: rarity is computed from the texts found
+    average: float | None  # words of a text; if None, rarity is computed from the texts found
     # the score of a text that contains each word once, not counting words for a time; an estimate if rarity is unknown
     max_score: float
 

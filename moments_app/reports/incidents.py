@@ -286,7 +286,7 @@ class _Calls:
         streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
         if len(streak) < at_least:
             return False
-        first = bisect_left(answered, streak[-1].at)  # calls from here on are about other people
+        first = bisect_left(answered, streak[-1].at)  # all later calls are about other people
         return first < len(answered) and answered[first] <= streak[0].at
 
     def streak(self, person: int, engines: Iterable[str]) -> list[Call]:
@@ -336,7 +336,7 @@ def _stalled() -> list[Row]:
 
 
 def _held_by(circuits: Sequence[Circuit]) -> dict[int, list[Row]]:
-    """Count jobs that circuits hold and that have not failed themselves, keyed by circuit."""
+    """Count the jobs that circuits hold, except failed ones, keyed by circuit."""
     found: dict[int, list[Row]] = defaultdict(list)
     if circuits:
         held = Job.objects.held().filter(circuit__in=circuits, failure=None).order_by()

@@ -213,7 +213,7 @@ def _atom(stream: MemoryStream, person: UserProfile, statement: Statement) -> Me
 
 
 def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
-    """Return facts that the stream never had. An imported fact that ended may be valid again at another time."""
+    """Return the facts that were never in the stream. An imported fact may be valid again after it has ended."""
     new = {_key(atom): atom for atom in reversed(list(atoms))}
     same = stream.atoms.filter(user=stream.user_id, position=None, content_hash__in={digest for digest, _ in new})
     known: set[Key] = set()

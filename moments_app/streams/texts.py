@@ -139,7 +139,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
-    """Return the time when a consolidation first received one of the atoms, keyed by stream.
+    """Return, for each stream, the time when a consolidation first received one of the atoms.
 
     Lines written since then may be derived from the atom.
     """

@@ -163,9 +163,9 @@ class File:
     former: str = ""  # fields that only older exports have, separated by spaces; an import ignores them
     order: tuple[str, ...] = ("id",)
     key: tuple[str, ...] = ()  # fields that identify a row in other files
-    # If the file contains only some rows of the table: returns those of a person.
+    # Returns the person's rows. Only set if the file contains only some rows of the table.
     rows: "Callable[[UserProfile], models.QuerySet[Any]] | None" = None
-    # If the lines don't come from the table alone: yields them.
+    # Yields the lines. Only set if they don't come from the table alone.
     lines: "Callable[[File, Exporting], Iterator[Line]] | None" = None
     is_restored: bool = True  # by an import
     is_newer: bool = False  # older exports may lack the file

@@ -61,7 +61,7 @@ class Retained:
     archived_bytes: int = 0  # number of bytes by which archives grew
     deleted_turns: int = 0  # turns that were permanently deleted
     overdue_sessions: int = 0  # sessions with turns past the retention period that memory doesn't cover yet, which stay
-    held_sessions: int = 0  # sessions with such turns that are under legal hold
+    held_sessions: int = 0  # sessions under legal hold that have such turns
     failed_sessions: int = 0  # sessions left unchanged because the storage failed
     failures: tuple[str, ...] = ()  # a sentence for each of the first failed sessions
     seconds: float = 0.0

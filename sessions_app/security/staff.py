@@ -115,7 +115,7 @@ def login_of_invitation(token: str) -> User | None:
 def accept_invitation(token: str, password: str) -> User | None:
     """Set the password of an invited login, and return the login. None if the token is not valid."""
     login = login_of_invitation(token)
-    # If two requests use the link at the same time, only one of them still finds the unusable password.
+    # If two requests use the link at the same time, the password of the first one changes the row for the second.
     unused = User.objects.filter(pk=login.pk, password=login.password) if login else User.objects.none()
     if login is None or not unused.update(password=make_password(password)):
         return None
@@ -147,7 +147,11 @@ def set_role(login: User, role: str, *, by: User) -> None:
 
 @transaction.atomic
 def set_active(login: User, *, by: User, is_active: bool) -> None:
-    """Activate a login, or deactivate it from the next request on. Raise ChangeNotAllowed if the operator may not."""
+    """Activate a login, or deactivate it from the next request on.
+
+    Raises:
+        ChangeNotAllowed: the operator may not change this login.
+    """
     _check_may_change(login, by)
     login.is_active = is_active
     login.is_staff = login.is_staff or is_active

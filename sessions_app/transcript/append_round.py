@@ -258,8 +258,8 @@ def _is_part_of(known: Message, sent: NewMessage) -> bool:
 def _unanswered_start(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
     """Return the index of the first turn of the round that a call without history may repeat.
 
-    That is the session's only round, or one without a complete answer. After an answered round, the same text is a new
-    message.
+    That round is the only one of the session, or has no complete answer. After an answered round, the same text is a
+    new message.
     """
     if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(question):
         return 0

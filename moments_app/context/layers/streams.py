@@ -146,7 +146,7 @@ def user(source: ContextInput) -> Sequence[Item]:
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:
-    """Rank pinned lines first, then who the person is, then the longest lasting lines."""
+    """Rank pinned lines first, then lines about who the person is, then the lines that have lasted longest."""
     if text in pinned:
         return PINNED_RANK
     told = without_dates(text).strip()

@@ -120,7 +120,7 @@ class Statement:
 
     @property
     def is_exclusive(self) -> bool:
-        """True if the attribute has one value at a time. Other attributes may have several, such as two daughters."""
+        """True if the attribute has one value at a time. Others may have several values, such as two daughters."""
         return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
 
     def ends(self, earlier: "Statement") -> bool | None:

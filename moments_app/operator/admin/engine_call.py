@@ -109,7 +109,7 @@ class PersonFilter(ExactFilter):
 
 @admin.register(EngineCall)
 class EngineCallAdmin(LogAdmin):
-    """Calls of a model. The page of a failed call shows its texts."""
+    """Calls to a model. The page of a failed call shows its texts."""
 
     list_display = ("called_at", "purpose_title", "engine", "outcome", "tokens", "cost", "duration", "job_link")
     applications = ("job__user__application", "job__stream__application")

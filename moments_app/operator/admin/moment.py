@@ -120,7 +120,7 @@ class TimelineSection:
 
 
 def around(moment: Moment, until: datetime | None = None) -> TimelineSection:
-    """Return the section around a moment, which is open. Later moments end no later than `until`."""
+    """Return the section around a moment, with this moment open. Later moments end no later than `until`."""
     later = list(_until(until).later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
     chain = [*reversed(later), moment, *earlier]

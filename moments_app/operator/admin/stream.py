@@ -251,7 +251,7 @@ class MemoryStreamAdmin(PageAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: MemoryStream | None = None) -> Any:
-        """Include the application of a shard if there are several."""
+        """Include a shard's application if there are several applications."""
         if obj is not None or not are_several():
             return super().get_fieldsets(request, obj)
         return (("Application", {"fields": ("application",)}), *self.add_fieldsets)

@@ -20,7 +20,7 @@ from sessions_app.admin.views import OperatorPage, may_see
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.search import MAX_SESSIONS, Mention
 
-SHOWN = 8  # maximum hits of each kind; the list of the kind shows all
+SHOWN = 8  # maximum hits of each kind; the kind's own list shows all of them
 EXCERPT = 280  # maximum characters of a hit's text
 QUERY_MAX = 200  # characters
 

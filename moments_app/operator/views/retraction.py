@@ -232,7 +232,7 @@ def _groups_of_items(found: Preview) -> list[Group]:
 
 
 class RetractItems(RowPage[MemoryAtom]):
-    """Preview the retraction of a directly written item, or of all that its writer wrote; and retract it."""
+    """Preview and retract a directly written item, or everything that its writer wrote."""
 
     route, name, needs = "<int:pk>/retract/", "retract", RETRACT_DIRECTLY
     template_name = "operator/retractions/direct.html"
