@@ -5,7 +5,10 @@ import json
 import os
 import re
 import subprocess
+import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,27 @@ def test_containers_that_call_the_model_get_its_key() -> None:
 def test_the_web_container_serves_with_our_configuration() -> None:
     _, _, configuration, _, _, application = OURS["web"]["command"]
     assert find_spec(configuration.removeprefix("python:")) and find_spec(application)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", ["web", "embeddings"])
+@pytest.mark.parametrize("status", [200, 503])
+def test_a_health_check_succeeds_only_if_the_server_is_healthy(
+    service: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/healthz" else 404)
+            self.end_headers()
+
+    *_, code = OURS[service]["healthcheck"]["test"]
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # refuses connections
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        code = re.sub(r"(?<=127\.0\.0\.1:)\d+", str(server.server_port), code)
+        checked = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        server.shutdown()
+    assert (checked.returncode == 0) == (status == 200), checked.stderr
 
 
 def test_a_container_without_a_command_runs_everything_and_not_as_root() -> None:
