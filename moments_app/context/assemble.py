@@ -20,7 +20,7 @@ from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
 from moments_app.context.input import LAYER_CACHE, ContextInput, read_input
 from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
-from moments_app.context.receipts import ServedContext, StoredContext, StoredLayer, StoredLine
+from moments_app.context.receipts import ServedRecord, StoredContext, StoredLayer, StoredLine
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt
 from moments_app.recall.query import recall_request_for
@@ -99,7 +99,7 @@ def serve(envelope: Envelope) -> None:
     receipts.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
-        served = ServedContext(_receipt(envelope), stored_context(envelope), application, transcript_tokens)
+        served = ServedRecord(_receipt(envelope), stored_context(envelope), application, transcript_tokens)
         receipts.add_receipt(served)
     receipts.note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 

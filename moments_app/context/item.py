@@ -15,7 +15,7 @@ from sessions_app.text.invisible_characters import without_invisible
 
 MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
 # Share of a fact's words that its turn must contain. Third-person statements use some other words.
-MIN_SHARED_WORDS = 0.75
+MIN_WORD_SHARE = 0.75
 
 _KIND = re.compile(r"^\[\w+\] ")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -232,7 +232,7 @@ class IncludedContent:
         """Return whether an included turn of the same day has most of the item's words, and all of its numbers."""
         if item.role or item.time is None or not item.words:
             return False
-        return any(_shares_words(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
+        return any(_has_most_words(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
         """Return whether an item's address is already included. All items of some layers share one address."""
@@ -246,10 +246,10 @@ class IncludedContent:
 
 
 def _address(item: Item) -> str:
-    """Return one address for a statement: tasks, goals and problems also have a second one."""
+    """Return an item's address; for a task, goal or problem, its address as a fact."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 
-def _shares_words(turn: frozenset[str], own: frozenset[str]) -> bool:
+def _has_most_words(turn: frozenset[str], own: frozenset[str]) -> bool:
     new = own - turn
-    return len(new) <= (1 - MIN_SHARED_WORDS) * len(own) and not any(word[0].isdigit() for word in new)
+    return len(new) <= (1 - MIN_WORD_SHARE) * len(own) and not any(word[0].isdigit() for word in new)

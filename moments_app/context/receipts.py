@@ -94,24 +94,24 @@ class StoredContext:
 _STORED = TypeAdapter(StoredContext)
 
 
-class ServedContext(NamedTuple):
+class ServedRecord(NamedTuple):
     receipt: ContextReceipt  # unsaved
     context: StoredContext
     application: int  # primary key
     transcript_tokens: int  # of the session
 
 
-def add_receipt(served: ServedContext) -> None:
+def add_receipt(served: ServedRecord) -> None:
     waiting.add(served)
 
 
-def _write(served_contexts: list[ServedContext]) -> None:
+def _write(served_contexts: list[ServedRecord]) -> None:
     if settings.MEMORY_CONTEXT.receipt_days:
         _write_receipts(served_contexts)
     ContextUsage.objects.add(_counted(served_contexts))  # last, because it locks a row that other processes wait for
 
 
-def _write_receipts(served_contexts: list[ServedContext]) -> None:
+def _write_receipts(served_contexts: list[ServedRecord]) -> None:
     batch = [served.receipt for served in served_contexts]
     # Sessions and people may have been deleted in the meantime. Lock in the same order as an erasure, to prevent
     # deadlocks.
@@ -123,7 +123,7 @@ def _write_receipts(served_contexts: list[ServedContext]) -> None:
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)
 
 
-def _counted(served_contexts: list[ServedContext]) -> dict[tuple[int, date], ContextTokens]:
+def _counted(served_contexts: list[ServedRecord]) -> dict[tuple[int, date], ContextTokens]:
     counted: dict[tuple[int, date], ContextTokens] = defaultdict(ContextTokens)
     for receipt, _, application, transcript_tokens in served_contexts:
         day = receipt.created_at.astimezone(UTC).date()

@@ -1,4 +1,6 @@
-"""What pages about a person share: the permissions that they require, and the date for which they show memory."""
+"""The date for which pages about a person show memory, and additional permissions.
+
+Pages that show much of a person's data at once require these permissions."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time

@@ -3,8 +3,9 @@
 A job covers a session's turns; a person's facts, moments and stored items; or a shard's facts. Items that belong to no
 person get no vectors. Text search still finds texts without a vector.
 
-`embed_all`: embed every text with the embedded model, then activate the model for searches. It starts automatically
-when a site first has an embedded model, and when the model or its recipe changes.
+`embed_all`: embed every text with the embedded model, then activate the model for searches. It starts automatically,
+because these vectors cost nothing: when a site first has an embedded model, and when the model or its recipe changes.
+One job covers the whole site, and continues where it stopped.
 """
 
 import time
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder
 
 MAX_RETRIED = 500  # maximum failed jobs per run, and maximum rejected texts of each kind
-SECONDS_OF_ALL = 60.0  # maximum per run of `embed_all`, so that other jobs can run in between
+EMBED_ALL_SECONDS = 60.0  # maximum per run of `embed_all`, so that other jobs can run in between
 TURNS_OF_ROUND = 2.0  # average turns per call during a conversation
 MEMORY_CALLS = 2.0  # average calls per session for moments and facts
 MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's tokens
@@ -261,7 +262,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
         return embedding_model(model.recipe) if model else None
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
-        """Create missing vectors for up to `SECONDS_OF_ALL`.
+        """Create missing vectors for up to `EMBED_ALL_SECONDS`.
 
         Raises:
             EngineError: the server failed.
@@ -272,7 +273,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
             return Skipped("every text already has a vector from the model")
         waiting = sum(without_vector(kind, model).count() for kind in kinds())
         embedder = caller.open(recorder(job, lambda _purpose: None, caller.work))
-        done, until = 0, time.monotonic() + SECONDS_OF_ALL
+        done, until = 0, time.monotonic() + EMBED_ALL_SECONDS
         for kind in kinds():
             for texts in batches(kind, model):
                 answered = vectors_in_parallel(texts, embedder)

@@ -8,8 +8,9 @@ is a short transaction that skips locked rows, so a run can be stopped, and runs
 transaction, so a killed job continues with the next archive.
 
 `count_words` counts how often each word occurs in the memory of a person or a shard. Recall uses the counts to weight
-the words of a query, and to correct mistyped words. It counts only if memory has changed by a tenth since the last
-count, so it reads each text about ten times in total, regardless of the size of memory.
+the words of a query, and to correct mistyped words. A sweep queues it when a session has grown by a quarter, and code
+that adds facts queues it too. It counts only if memory has changed by a tenth since the last count, so it reads each
+text about ten times in total, regardless of the size of memory.
 """
 
 from collections.abc import Iterator, Sequence

@@ -130,7 +130,8 @@ LONG_WORD = 8  # minimum letters of a word in which two edits are tolerated
 END_LETTERS = 3  # maximum letters of a piece at the start or the end of a word
 MIDDLE_LETTERS = 2  # letters of a piece in the middle
 COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
-MIN_LAST, MIN_FIRST = 4, 5  # minimum letters of a compound's last part, with the meaning, and of its first part
+# Minimum letters of a compound's last part, which carries the meaning, and of its first part.
+MIN_LAST, MIN_FIRST = 4, 5
 MIN_REST = 3  # minimum letters of the rest of the compound
 
 

@@ -162,7 +162,9 @@ Bounds = tuple[datetime, datetime]
 def _first_past_time(
     digits: str, languages: Iterable[str], now: datetime, shortest: int = 0
 ) -> tuple[Bounds, tuple[int, int]] | None:
-    """Return the first past time in the text, and its position. Prefer the longest, then the latest."""
+    """Return the first past time in the text, and its position.
+
+    Of those that start there, prefer the longest, then the latest."""
     found = [
         (bounds, (one.start, one.end))
         for one in times.times_in(digits, languages, _TIME_FORMS, now.date())

@@ -194,9 +194,10 @@ def _about_sql(request: RecallRequest) -> str:
 
 
 def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]:
-    """Return the scores of the best hits of all kinds and of neighboring turns, best first, with some more than `most`.
+    """Return the scores of the best hits of all kinds and of neighboring turns, best first.
 
     Args:
+        most: the number of wanted results. The result contains a few more.
         least_share: the minimum share of the best score. The first `ALWAYS_READ` hits are exempt.
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))

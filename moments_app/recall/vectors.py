@@ -198,7 +198,7 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return rows of a kind without a vector of the model, in order. Include rejected rows only if they are due."""
+    """Return rows of a kind without a vector of the model, by primary key. Rejected rows are included once due."""
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
     there = KINDS[kind].objects.filter(settled, model=model, **_source_filter(kind))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
@@ -344,7 +344,10 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
 def _write_of_owner(
     kind: str, user_id: int | None, model: EmbeddingModel, made: dict[int, tuple[Text, list[float] | str]]
 ) -> int:
-    """Write the results of one person and kind: in a distributed table, a query can't lock rows of several people."""
+    """Write the results of one kind and one person, or of no person.
+
+    In a distributed table, a query can't lock rows of several people.
+    """
     there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
     order = ("namespace", "key") if kind == "item" else ("pk",)  # as in `StoredItemQuerySet.put`, to avoid deadlocks
     now = texts_of(list(there.order_by(*order)))

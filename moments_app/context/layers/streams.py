@@ -160,11 +160,11 @@ def _new_sentences(summary: str, noticed: Sequence[str]) -> list[str]:
     """Return the sentences of a profile's summary that no line of the stream repeats."""
     said = [own for text in noticed for own in _word_variants(text)]
     told = [_content(text) for text in noticed]
-    lines = [line for line in memory_lines(summary) if not _contains(undated_words(line.text), said)]
-    return [_standalone(line) for line in lines if not _has_content(line.text, told)]
+    lines = [line for line in memory_lines(summary) if not _is_contained_in(undated_words(line.text), said)]
+    return [_standalone(line) for line in lines if not _is_covered_by(line.text, told)]
 
 
-def _has_content(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
+def _is_covered_by(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
     """Return whether a line has all content words of a sentence, and the same negations and marked words.
 
     Short sentences, and sentences that set a value such as a home, never match. Next to other words, their words may
@@ -190,7 +190,7 @@ def _standalone(line: Line) -> str:
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
-def _contains(sentence: str, said: Sequence[str]) -> bool:
+def _is_contained_in(sentence: str, said: Sequence[str]) -> bool:
     """Return whether a line contains a sentence. Sentences of one or two words must be the whole line."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 

@@ -375,7 +375,7 @@ class TestMeanwhile:
         def write_slowly() -> None:
             with transaction.atomic():
                 kept = StoredContext("", "xml", "query", 300, 0, False, [], "")
-                receipts._write([receipts.ServedContext(receipt, kept, ada.application_id, 0)])
+                receipts._write([receipts.ServedRecord(receipt, kept, ada.application_id, 0)])
                 written.set()
                 wait_until_somebody_waits()
             connection.close()

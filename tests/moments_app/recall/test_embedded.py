@@ -114,7 +114,7 @@ def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
     assert with_vector(RecallRequest("car", ("turn",), None)).degraded
     finish_upgrade()
     assert EmbeddingModel.objects.active().get() == before
-    monkeypatch.setattr(embed, "SECONDS_OF_ALL", 0)
+    monkeypatch.setattr(embed, "EMBED_ALL_SECONDS", 0)
     monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 3})
     [job] = Job.objects.filter(process="embed_all")
@@ -123,7 +123,7 @@ def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
         job.refresh_from_db()
         assert (job.status, job.error) == ("queued", "1 texts to embed.")
         Job.objects.update(run_after=timezone.now() - timedelta(minutes=1))
-        monkeypatch.setattr(embed, "SECONDS_OF_ALL", 60)
+        monkeypatch.setattr(embed, "EMBED_ALL_SECONDS", 60)
         work_off()
         assert not with_vector(RecallRequest("car", ("turn",), None)).degraded
     assert EmbeddingModel.objects.active().get().name == "small"
