@@ -178,7 +178,7 @@ class Embed(Process[EmbedInput, Embedded]):
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
     def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
-        """Restart failed jobs, and resend rejected texts that are due."""
+        """Restart failed embedding jobs, and resend rejected texts that are due."""
         again = resend_rejected(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:MAX_RETRIED]:
             again += dry_run or _restarted(job)
@@ -303,6 +303,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
         job.complete({"model": str(input.model)})
 
     def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
+        """Queue the job if some texts lack a vector of the embedded model."""
         if not incomplete_model():
             return QueuedJobs(0)
         if not dry_run:

@@ -69,7 +69,11 @@ class Indexed:
 
 
 def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
-    """Index texts whose words this version has not indexed yet. With `seconds=None`, there is no time limit."""
+    """Index texts whose words this version has not indexed yet.
+
+    Args:
+        seconds: the time limit, or None for no limit.
+    """
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
         return Indexed(waiting, not waiting)
@@ -347,6 +351,7 @@ class CountWords(Process[CountInput, None]):
         job.complete({"words": words})
 
     def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
+        """Queue a word count for each person whose sessions have grown."""
         grown = Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()
         people = list(grown[:MAX_COUNTED_PEOPLE])
         for user_id in () if dry_run else people:

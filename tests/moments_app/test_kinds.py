@@ -301,7 +301,7 @@ THREE_EDITS = [
     ),
     (
         "moments_app/interfaces/api/moments.py",
-        "    present_persons = TagList(required=False)\n",
+        "    present_persons = TagsField(required=False)\n",
         "    weather = TextField(max_length=100, required=False)\n",
     ),
 ]

@@ -7,7 +7,8 @@ from django.test import Client
 from django.utils import timezone
 from django_q.models import Schedule
 
-from memoryproject.schedules import RUN_TASK
+from memoryproject.schedules import RUN_TASK, schedules
+from moments_app.jobs.process import Process
 from moments_app.models import Job
 from tests.support.operator import operator
 from tests.support.pages import change_url, list_url, page
@@ -33,6 +34,8 @@ class TestSchedules:
         assert self.act(root, "resume", embed) == -1
 
     def test_each_schedule_is_described_and_overdue_ones_are_marked(self, root: Client, embed: Schedule) -> None:
+        inherited = (Process.sweep.__doc__ or "").splitlines()[0]
+        assert not {name for name, schedule in schedules().items() if schedule.does in ("", inherited)}
         job = Job.objects.request_task("embed", RUN_TASK, "embed", requested_by="schedule")
         shown = page(root, list_url(Schedule))
         assert (
