@@ -408,7 +408,7 @@ def test_languages_are_scored_for_one_person_each_and_for_one_of_all(run: Run, t
 def test_memory_tokens_are_counted_by_purpose_with_the_part_repeated_from_the_previous_call() -> None:
     ledger = memory_tokens.Ledger()
     for asked in ("Hello there", "Hello again"):
-        messages = [{"content": "Say what to look up. " * 20}, {"content": f'Message about to be answered: "{asked}"'}]
+        messages = [{"content": "Say what to look up. " * 20}, {"content": f'Message to answer: "{asked}"'}]
         ledger.add({"messages": messages, "response_format": {"json_schema": {"name": "recall_query", "schema": {}}}})
     ledger.add({"input": ["kilns", "glazes"]})
     queries, vectors = ledger.of("recall-query"), ledger.of("embedding")

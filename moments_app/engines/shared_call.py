@@ -23,10 +23,10 @@ from moments_app.engines.transcript import Turn, fenced
 
 PURPOSE = "combined"
 TASK_NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
-TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
+TASKS = "Do several tasks about one conversation. Return one JSON object with the answer to each task under its name."
 SEVERAL_CONVERSATIONS = (
-    "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
-    "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
+    "There are more conversations of the same person, in order of time. A task whose name ends in a number is the same "
+    "task for one of them. The streams and the known data of the first task apply to all. Write each fact once."
 )
 
 Request = MomentRequest | FormationRequest

@@ -43,18 +43,18 @@ class Defaults:
 
 
 SESSION_DEFAULTS = Defaults(
-    extraction_prompt="What this conversation will come back to: decisions, results, numbers, names, dates, open "
-    "questions. One episode each.",
+    extraction_prompt="What matters later in this conversation: decisions, results, numbers, names, dates, open "
+    "questions. One event per statement.",
     extracts_observations=False,
     extracts_facts=True,
 )
 USER_DEFAULTS = Defaults(
-    extraction_prompt="What lasts of the person: preferences, how they want to be answered, context of their life and "
-    "work. As facts: what has one value at a time, such as home, work, names, ages, dates, health.",
+    extraction_prompt="Lasting information about the person: preferences, how they want to be answered, their life and "
+    "work. As facts: everything that has one value at a time, such as home, work, names, ages, dates, health.",
     extracts_observations=True,
     extracts_facts=True,
-    consolidation_prompt="Merge the observations into the text about the person. Keep what still holds; where two "
-    "contradict each other the newer stands.",
+    consolidation_prompt="Merge the observations into the text about the person. Keep statements that are still true. "
+    "If two contradict each other, keep the newer one.",
     consolidation_trigger=10,
 )
 SHARD_DEFAULTS = Defaults(
@@ -63,19 +63,19 @@ SHARD_DEFAULTS = Defaults(
     extracts_facts=True,
     observation_max_words=35,
     fact_max_words=30,
-    consolidation_prompt="Merge the observations into the text, by subject. Keep what still holds; where two "
-    "contradict each other the newer stands. Nothing in it may point to one person.",
+    consolidation_prompt="Merge the observations into the text, by subject. Keep statements that are still true. If "
+    "two contradict each other, keep the newer one. The text must not identify a person.",
     consolidation_trigger=16,
     consolidated_max_words=1_000,
 )
 LESSONS_DEFAULTS = Defaults(
-    extraction_prompt="What the assistant should do otherwise from now on, whoever asks: corrections it was given, "
-    "mistakes it made, ways that worked. Nothing about one person.",
+    extraction_prompt="What the assistant should do differently from now on, for everybody: corrections that it "
+    "received, mistakes that it made, methods that worked. Nothing about one person.",
     extracts_observations=True,
     extracts_facts=False,
     observation_max_words=35,
-    consolidation_prompt="Merge the lessons into one list of instructions, each said once. Where two contradict each "
-    "other the newer stands.",
+    consolidation_prompt="Merge the lessons into one list of instructions without repetitions. If two contradict each "
+    "other, keep the newer one.",
     consolidation_trigger=16,
     consolidated_max_words=1_000,
 )

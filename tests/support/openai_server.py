@@ -512,7 +512,7 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
     asked = body["messages"][1]["content"]
     if parts := parts_of(asked):
         return {name: right_answer(body | {"messages": asking(body, text)}) for name, text in parts.items()}
-    if asked.startswith("Message about to be answered: "):
+    if asked.startswith("Message to answer: "):
         return query_of(body)
     if "Summary so far: " in asked:
         return summary_of(body)
@@ -520,7 +520,7 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
         return digest_of(body)
     if asked.startswith("Stream: "):
         return memories_of(body)
-    return consolidated(body) if asked.startswith("What the text is for: ") else moments_of(body)
+    return consolidated(body) if asked.startswith("Instructions for the text: ") else moments_of(body)
 
 
 def asking(body: dict[str, Any], text: str) -> list[dict[str, str]]:

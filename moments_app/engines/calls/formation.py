@@ -135,10 +135,10 @@ class StreamStatements(BaseModel):
     statements: list[str] = Field(
         description="Lines `KIND TURNS: TEXT`. KIND: identity (name, age, origin), relationship, home, work, health, "
         "preference, instruction (how to be answered), plan, task, goal, problem, event, lesson (what the assistant "
-        "should do otherwise, whoever asks) or other. TURNS: the indexes of its source turns, as 4 or 4,7. If known "
-        "statements no longer hold because of it: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. To end a line "
-        "of your own for this stream, give that line a letter, `KIND TURNS as A: TEXT`, and write `ends A`. If it is "
-        "about a person other than the user: `KIND TURNS about NAME: TEXT`, with the name as in TEXT."
+        "should do differently for everybody) or other. TURNS: the indexes of its source turns, as 4 or 4,7. If it "
+        "makes known statements untrue: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. To end a line of your own "
+        "for this stream, give that line a letter, `KIND TURNS as A: TEXT`, and write `ends A`. If it is about a "
+        "person other than the user: `KIND TURNS about NAME: TEXT`, with the name as in TEXT."
     )
 
 
@@ -253,7 +253,7 @@ def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str
     }
     always = {"stream": section.label, "takes_in": section.prompt}
     if section.label.startswith(SHARD):
-        always["shared"] = "by many people: nothing may point to one of them"
+        always["shared"] = "by many people: no statement may identify one of them"
     return always | {name: value for name, value in optional.items() if value}
 
 

@@ -45,7 +45,7 @@ class SummaryRequest:
     def question(self) -> Question[SummaryAnswer]:
         known = (
             f"Summary so far: {as_data(self.base_text)}\n"
-            f"The window begins at turn {self.start}: leave out what was said before it."
+            f"The window begins at turn {self.start}: leave out everything that was said before it."
         )
         length = 2 * (length_of(self.turns) + len(self.base_text))
         return Question(SUMMARY, self.prompt, known, self._judged, self.turns, length)
@@ -149,12 +149,12 @@ class ConsolidationRequest:
 
     @property
     def question(self) -> Question[ConsolidationAnswer]:
-        fixed = f"Lines that stay as they are, not to be said again: {as_data(list(self.fixed))}"
+        fixed = f"Fixed lines, which your lines must not repeat: {as_data(list(self.fixed))}"
         known = [
-            f"What the text is for: {as_data(self.prompt)}",
+            f"Instructions for the text: {as_data(self.prompt)}",
             f"At most {self.max_words} words.",
             *([fixed] if self.fixed else []),
-            "Lines so far:",
+            "Earlier lines:",
             *_as_lines(self.lines),
             "Observations, oldest first:",
             *_as_lines(self.observations),
@@ -170,7 +170,7 @@ class ConsolidationRequest:
             for line in answer.lines
             if evidence.accepts(line.text, evidence.drop_reason(line.text, may_instruct=True))
         ]
-        problem = "" if lines else "neither the lines so far nor the observations support any of the lines."
+        problem = "" if lines else "neither the earlier lines nor the observations support any of the lines."
         return evidence.judged(answer.model_copy(update={"lines": lines}), problem)
 
 
@@ -201,7 +201,7 @@ class QueryRequest:
     @property
     def question(self) -> Question[QueryAnswer]:
         known = [
-            f"Message about to be answered: {as_data(self.message)}",
+            f"Message to answer: {as_data(self.message)}",
             "The conversation before it:",
             fenced(self.turns),
         ]

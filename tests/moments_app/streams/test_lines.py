@@ -291,7 +291,7 @@ class TestByHand:
         note(known, "Owns one felt.")
         fold(known)
         asked = model_server.requests[-1]["messages"][1]["content"]
-        assert 'not to be said again: ["Never call before noon."]' in asked
+        assert 'your lines must not repeat: ["Never call before noon."]' in asked
         assert all("noon" not in part["text"] for part in labeled(model_server.requests[-1]))
 
     def test_row_31_the_content_of_a_deleted_line_is_not_restored_but_is_found(
