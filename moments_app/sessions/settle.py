@@ -129,9 +129,8 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
         results: list[SessionResult] = []
         for number, one in enumerate(sessions):
             progress(number, len(sessions))
-            earlier = [moment for result in results for moment in result.moments]
             try:
-                results.append(_process_session(one, engine_of_all, earlier, is_chained=engine_of_all is engine))
+                results.append(_process_session(one, engine_of_all, results, is_chained=engine_of_all is engine))
             except EngineError:
                 if not results:
                     raise
@@ -196,23 +195,25 @@ def _call_for_all(sessions: Sequence[QuietSession], engine: Engine) -> tuple[Eng
 
 
 def _process_session(
-    one: QuietSession, engine: Engine, earlier: Sequence[PriorMoment], *, is_chained: bool
+    one: QuietSession, engine: Engine, earlier: Sequence[SessionResult], *, is_chained: bool
 ) -> SessionResult:
     """Call the engine for a session.
 
     Args:
-        earlier: the moments of the earlier sessions of this run.
-        is_chained: whether the engine receives these moments. If not, one call answered for all sessions.
+        earlier: the results of the earlier sessions of this run.
+        is_chained: whether the engine receives their moments. If not, one call answered for all sessions.
     """
     result = SessionResult(one)
     if one.build:
-        known = one.before.with_new(earlier, one.position.until).known
+        moments = [moment for each in earlier for moment in each.moments]
+        known = one.before.with_new(moments, one.position.until).known
         built = divide(replace(one.build, known=known) if is_chained else one.build, engine, no_progress)
         result.moments = _unsaved_moments(one, built)
         journey = known.journey.extended([new.moment for new in result.moments])
         result.built = replace(built, journey=journey_text(journey))
     if one.formation:
-        result.formed = formation.form(one.formation, engine, no_progress)
+        items = [item for each in earlier if each.formed and not is_chained for item in each.formed.candidates]
+        result.formed = formation.form(one.formation, engine, no_progress, items)
     if one.digest:
         lessons = [item.draft.text for item in result.formed.lessons] if result.formed else []
         result.digested = derive_digest(one.digest, _episodes(result), _open_items(result), lessons, engine.name)

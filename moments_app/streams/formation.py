@@ -73,6 +73,9 @@ class FormationInput(ProcessInput):
         return self.prompt_version
 
 
+LetterKey = tuple[str, int | str]  # the label of a stream, and the letter of one of its new items
+
+
 @dataclass(frozen=True)
 class Candidate:
     label: str  # of the stream
@@ -80,6 +83,10 @@ class Candidate:
     sequences: list[int]
     draft: DraftAtom
     engine: str = ""
+
+    @property
+    def letter_key(self) -> LetterKey:
+        return self.label, self.draft.letter
 
 
 @dataclass(frozen=True)
@@ -221,8 +228,12 @@ def parts_of(formation: FormationInput | None, build: BuildInput | None, number:
     return parts
 
 
-def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-    """Call the engine, once for each model of the streams, and collect the valid items of the answers."""
+def form(input: FormationInput, engine: Engine, progress: Progress, earlier: Sequence[Candidate] = ()) -> Formed:
+    """Call the engine, once for each model of the streams, and collect the valid items of the answers.
+
+    Args:
+        earlier: the items of earlier sessions in the same answer. Items of this session can end them.
+    """
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
     lessons: list[Candidate] = []
@@ -238,7 +249,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
                 into = lessons if one.label == LESSONS else candidates
                 into.append(replace(one, engine=formed_by.name))
         asked.append(formed_by.name)
-    candidates = _with_valid_ends(candidates, input, dropped)
+    candidates = _with_valid_ends(candidates, earlier, input, dropped)
     return Formed(candidates, lessons, dropped, ", ".join(asked))
 
 
@@ -293,20 +304,22 @@ def _candidate(
     return None
 
 
-def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+def _with_valid_ends(
+    candidates: Sequence[Candidate], earlier: Sequence[Candidate], input: FormationInput, dropped: Counter[str]
+) -> list[Candidate]:
     """Remove invalid references from the `ends` of items.
 
-    An item can only end listed statements, and earlier items of its stream with a unique letter.
+    An item can only end listed statements, and earlier items of its stream with a unique letter. A letter that also
+    occurs in an earlier session refers to this session's item.
     """
-    count = Counter[tuple[str, int | str]]((one.label, one.draft.letter) for one in candidates)
+    count = {**Counter(one.letter_key for one in earlier), **Counter(one.letter_key for one in candidates)}
     places = [(max(one.sequences), number) for number, one in enumerate(candidates)]
-    of_letter: dict[tuple[str, int | str], tuple[int, int]] = {
-        (one.label, one.draft.letter): place for one, place in zip(candidates, places, strict=True)
-    }
+    of_letter = dict.fromkeys(count, (-1, -1))
+    of_letter |= {one.letter_key: place for one, place in zip(candidates, places, strict=True)}
     checked = []
     for one, place in zip(candidates, places, strict=True):
         own, ends = one.draft.letter, one.draft.ends
-        valid = [each for each in ends if each in input.known or (each != own and count[one.label, each] == 1)]
+        valid = [each for each in ends if each in input.known or (each != own and count.get((one.label, each)) == 1)]
         dropped["ends what is not listed"] += len(valid) < len(ends)
         # If two items end each other, only the later one is valid.
         valid = [each for each in valid if each in input.known or of_letter[one.label, each] < place]
@@ -367,8 +380,10 @@ def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requ
         streams.setdefault(stream.pk, (stream, []))[1].extend(items)
 
     def end() -> list[MemoryAtom]:
+        of_letter: dict[LetterKey, int | None] = {}
         for one in additions:
-            one.ended = _end_named(one)
+            of_letter |= _lettered(one)
+            one.ended = _end_named(one, of_letter)
         return [fact for one in additions for fact in one.ended]
 
     add_to_each(list(streams.values()), requested_by=requested_by, end=end)
@@ -423,20 +438,22 @@ def _said_at(sources: Sequence[Message]) -> datetime:
     return max(sources, key=lambda message: message.sequence).created_at
 
 
-def _end_named(one: _Addition) -> list[MemoryAtom]:
+def _lettered(one: _Addition) -> dict[LetterKey, int | None]:
+    """Return the primary keys of the items that have letters. An item that already existed has the existing row's."""
+    return {
+        item.letter_key: atom.pk or MemoryAtom.objects.duplicates_of(atom).values_list("pk", flat=True).first()
+        for atom, item in zip(one.atoms, one.formed.candidates, strict=True)
+        if item.draft.letter
+    }
+
+
+def _end_named(one: _Addition, of_letter: Mapping[LetterKey, int | None]) -> list[MemoryAtom]:
     """End older statements if the engine says that the new items end them. Return the ended statements."""
     cause = Cause(f"job:{one.job.job_id}")
     ended: list[MemoryAtom] = []
-    pairs = list(zip(one.atoms, one.formed.candidates, strict=True))
-    own: dict[tuple[str, int | str], int | None] = {
-        (item.label, item.draft.letter): atom.pk
-        or MemoryAtom.objects.duplicates_of(atom).values_list("pk", flat=True).first()
-        for atom, item in pairs
-        if item.draft.letter
-    }
     named = [
-        (atom, {pk for each in item.draft.ends if (pk := one.input.known.get(each) or own[item.label, each])})
-        for atom, item in pairs
+        (atom, {pk for each in item.draft.ends if (pk := one.input.known.get(each) or of_letter[item.label, each])})
+        for atom, item in zip(one.atoms, one.formed.candidates, strict=True)
         if item.draft.ends and not atom._state.adding  # the atom was added
     ]
     named.sort(key=lambda one: one[0].formed_at)

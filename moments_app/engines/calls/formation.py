@@ -133,12 +133,13 @@ class StreamStatements(BaseModel):
 
     stream: str
     statements: list[str] = Field(
-        description="Lines `KIND TURNS: TEXT`. KIND: identity (name, age, origin), relationship, home, work, health, "
-        "preference, instruction (how to be answered), plan, task, goal, problem, event, lesson (what the assistant "
-        "should do differently for everybody) or other. TURNS: the indexes of its source turns, as 4 or 4,7. If it "
-        "makes known statements untrue: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. To end a line of your own "
-        "for this stream, give that line a letter, `KIND TURNS as A: TEXT`, and write `ends A`. If it is about a "
-        "person other than the user: `KIND TURNS about NAME: TEXT`, with the name as in TEXT."
+        description="Lines `KIND TURNS [as LETTER] [about NAME] [ends NUMBERS]: TEXT`. KIND: identity (name, age, "
+        "origin), relationship, home, work, health, preference, instruction (how to be answered), plan, task, goal, "
+        "problem, event, lesson (what the assistant should do differently for everybody) or other. TURNS: the indexes "
+        "of its source turns, as 4 or 4,7. `about NAME`: the person it is about, unless that is the user, with the "
+        "name as in TEXT. `ends NUMBERS` or `maybe ends NUMBERS`: the known statements that it makes untrue. To end an "
+        "earlier line of your own answer for this stream, also in another task, give that line a letter (`as A`), and "
+        "write `ends A`. Use each letter once."
     )
 
 

@@ -19,7 +19,7 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment, work_off
 from tests.support.openai_server import OpenAIServer, right_answer
-from tests.support.transcript import talk
+from tests.support.transcript import arrived_when_said, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 PURPOSES = ("moment-builder", "memory-extraction")
@@ -240,3 +240,34 @@ def test_row_3_an_invalid_part_of_a_later_session_does_not_affect_others(
     work_off()
     assert asked_for(model_server) == ["combined", "moment-builder", "combined"]
     all_are_there(sessions)
+
+
+def test_a_statement_ends_one_of_an_earlier_session_of_the_same_call(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    said = ("I have a boat.", "I sold the boat. I have a car.", "I sold the car and left town.")
+    for number, text in enumerate(said):
+        at = timezone.now() - timedelta(days=9 - number)
+        session = arrived_when_said(append(ada, f"s{number}", [NewMessage("user", text, created_at=at)]).session)
+        Job.objects.request(Settle.name, session, requested_by="test")
+    lines = (
+        ["other 0 as A: User has a boat.", "home 0 as T: User has town."],
+        ["event 1 ends A: User sold the boat.", "other 1 as B: User has a car.", "event 1 as T: User sold."],
+        ["event 2 as B ends B: User left town.", "event 2 ends T: User sold the car and left town."],
+    )
+    names = ("memories", "memories_2", "memories_3")
+    parts = {
+        name: {"streams": [{"stream": "user", "statements": of_session}]}
+        for name, of_session in zip(names, lines, strict=True)
+    }
+
+    def answer(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.complete(json.dumps(right_answer(body) | parts))
+
+    model_server.queue(answer)
+    work_off()
+    assert asked_for(model_server) == ["combined"]
+    ended = MemoryAtom.objects.filter(state="ended")
+    assert dict(ended.values_list("content", "replaced_by__content")) == {"User has a boat.": "User sold the boat."}
+    results = [job.result["memories_formed"] for job in Job.objects.filter(process=Settle.name).order_by("session_id")]
+    assert [one["dropped"].get("ends what is not listed", 0) for one in results] == [0, 0, 2]
