@@ -34,7 +34,8 @@ class MemoryProjectConfig(AppConfig):
 
         user_locked_out.connect(log_lockout)
         user_logged_in.connect(record_login_time)
-        # The senders are the apps that own the tables: Django sends no such signal for an app without models.
+        # The senders are the apps that own the tables, because Django doesn't send this signal for an app without
+        # models.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(grant_privileges, sender=apps.get_app_config("moments_app"))  # after the last migration
@@ -50,7 +51,7 @@ class MemoryProjectConfig(AppConfig):
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Django's admin. It imports its pages, half of the code, only with `urls.py` and for its own checks."""
+    """Django's admin. Its pages are half of the code, so they are imported only by `urls.py` and the checks."""
 
     def ready(self) -> None:
         register(check_dependencies, Tags.admin)
@@ -74,7 +75,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:
-    """Warn if web processes log in as the owner of the tables, who bypasses row-level security."""
+    """Warn if web processes log in as the owner of the tables, which bypasses row-level security."""
     if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
         return []
     hint = "Create a login in the role memory_web for them (docs/operations.md, Deployment)."
@@ -86,7 +87,7 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     """Warn about `SECURITY DEFINER` functions and privileges that `migrate` could not secure."""
     from sessions_app.database.definer_functions import gaps
 
-    if settings.DATABASE_IS_EMBEDDED:  # its login has all privileges
+    if settings.DATABASE_IS_EMBEDDED:  # the login of an embedded database has all privileges
         return []
     try:
         return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]

@@ -76,7 +76,7 @@ _readiness = checks.Readiness()
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Pass a request to the handler of its path. At startup, start the background work of a web process."""
     if scope["type"] == "lifespan":
-        start_replaying()  # replays the rounds that are left in the spool
+        start_replaying()  # stores the chat rounds that are still in the spool
         await _mcp(scope, receive, send)
         return
     with with_request_id(scope, send) as send, with_metrics(scope, send) as send:

@@ -41,9 +41,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 # In `.env`, a comment after a value becomes part of the value.
 SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
-LANES = 5  # kinds of jobs (moments_app/jobs/process.py)
+LANES = 5  # number of job kinds (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
-# Settings of earlier releases, each with what to do instead. They cause a warning, and are otherwise ignored.
+# Settings of earlier releases, each with a replacement. They cause a warning, and are otherwise ignored.
 BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
 BY_KEY = "daily limits apply to keys and applications."
 NO_BYTES = "stored bytes are not limited."
@@ -193,12 +193,12 @@ class MomentBuilderSettings(Group):
         """
         if few_but_large:
             return self.lag_messages
-        # Rounded first, because 0.29 × 100 is 28.999… in binary.
+        # Round to two places first, because 0.29 × 100 is 28.999… in binary.
         return max(self.lag_messages, int(round(self.lag_percentage * min(message_count, self.message_threshold), 6)))
 
     @property
     def reload_limit(self) -> int:
-        """The default maximum number of turns in a reload. It is never less than a build leaves live."""
+        """The default maximum number of turns in a reload. It is at least the number that a build leaves live."""
         return max(self.load_max_messages, self.lag(self.message_threshold))
 
 
@@ -211,7 +211,7 @@ class RollingSummarySettings(Group):
     every_turns: int = Field(
         2,
         ge=1,
-        le=14,  # turns that a summary covers
+        le=14,  # maximum number of turns that a summary covers
         description="Minimum number of new turns between two updates of a session's rolling summary, if an application "
         "requests contexts of the session. Summaries of other sessions are updated less often. With a language model, "
         "a higher number leads to fewer model calls.",
@@ -343,7 +343,7 @@ class EngineSettings(Group):
 
     @property
     def model_for_speed(self) -> str:
-        """The model for texts that a request waits for, or that are created often."""
+        """The model for texts that are created often, or while a request waits."""
         return self.fast_model or self.model
 
     @property
@@ -974,7 +974,7 @@ def _unknown(
 
 
 def removed(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each removed setting in the environment, with what to do instead."""
+    """Return a sentence about each removed setting in the environment, and its replacement."""
     return [f"{name} was removed: {instead}" for name, instead in REMOVED.items() if name in environment]
 
 

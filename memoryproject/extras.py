@@ -2,10 +2,10 @@
 
 An extra is a Django app, the package `memory_extras.<name>`. The setting `EXTRAS` installs it. Its module `conf` may
 have a class `Settings` with additional settings, and a function `extend(settings)`, which changes Django's settings.
-Its module `urls`, if it has one, is included at the root. When Django is ready, the extra adds everything else itself
-to registries and signals of the core.
+Its module `urls`, if it has one, is included at the root. Everything else is registered by the extra's
+`AppConfig.ready`, with the registries and signals of the core.
 
-`packages_of` is for pip extras of the distribution, which install packages that only some settings need.
+`packages_of` is about pip extras, which install the packages that only some settings need.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,14 +21,14 @@ PACKAGE = "memory_extras"
 
 
 def available() -> list[str]:
-    """Return the names of all extras, installed or not. Empty if the package is missing."""
+    """Return the names of all extras, installed or not. The list is empty if the package is missing."""
     if not find_spec(PACKAGE):
         return []
     return [module.name for module in iter_modules(import_module(PACKAGE).__path__) if module.ispkg]
 
 
 def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:
-    """Yield the modules with this name, for extras that have one."""
+    """Yield the module with this name of each extra that has one."""
     for extra in extras:
         path = f"{PACKAGE}.{extra}.{name}"
         if find_spec(path):

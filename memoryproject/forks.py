@@ -79,7 +79,10 @@ def _serve_embeddings() -> None:
 
 
 def _as_worker(function: Callable[[], None]) -> None:
-    """Call a function with a worker's login, error reports and tracing. Only a fork may: it starts threads."""
+    """Call a function with a worker's login, error reports and tracing.
+
+    Only a fork may call this, because it starts threads.
+    """
     _log_in_as("worker")
     with exporting("worker"):
         function()

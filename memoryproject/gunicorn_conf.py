@@ -18,7 +18,8 @@ import uvloop  # noqa: F401 (likewise)
 
 from memoryproject.process_tree import die_with, set_process_name, try_lock
 
-# Set before the settings are read, and only here: other programs that import the application must not pool connections.
+# This must be set before the settings are read. It is set only here, because other programs that import the application
+# must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
 
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
@@ -31,7 +32,10 @@ os.environ[FIGURES_VARIABLE] = str(FIGURES_DIR)
 
 
 class WebWorker(UvicornWorker):  # type: ignore[misc]
-    """A worker that leaves proxy headers to `BEHIND_PROXY`. By default, Uvicorn trusts those of any local client."""
+    """A worker that doesn't process proxy headers, because `BEHIND_PROXY` controls their use.
+
+    By default, Uvicorn trusts the proxy headers of any local client.
+    """
 
     CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
 
@@ -56,14 +60,14 @@ worker_tmp_dir = str(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None  # hea
 
 
 def on_starting(server: Any) -> None:
-    """Create the metrics folder, and let an idle server sleep for longer."""
+    """Create the metrics folder, and let an idle master process sleep longer."""
     wait = server.wait_for_signals
     server.wait_for_signals = lambda timeout: wait(TICK)  # a signal, such as a worker's death, ends the wait
     make_figures_folder()
 
 
 def post_fork(_server: Any, worker: Any) -> None:
-    """Make a worker die with its master, so that none keeps serving with old settings."""
+    """Make a worker die with its master, so that no worker keeps serving with old settings."""
     die_with(worker.ppid)
     set_process_name(f"Web worker {worker.age}")
 
@@ -72,7 +76,7 @@ def post_worker_init(worker: Any) -> None:
     """Stop the server if the data are from another version, or a check of the database fails.
 
     Only the first worker checks, because during a rollout this release keeps serving while the next one migrates.
-    Under `manage.py run`, the command itself has checked.
+    `manage.py run` performs these checks itself.
     """
     from memoryproject.status import checks
 
@@ -113,7 +117,7 @@ def on_exit(_server: Any) -> None:
 # --- the folder in which the processes of this server share their metrics (prometheus_client's multiprocess mode) ---
 
 LOCK = "lock"
-_lock_file: TextIO | None = None  # open until this process and all its forks have ended
+_lock_file: TextIO | None = None  # locked until this process and all its forks have ended
 
 
 def make_figures_folder() -> None:
@@ -128,7 +132,7 @@ def make_figures_folder() -> None:
 
 
 def _make_figures_folder(parent: Path) -> None:
-    """Create this server's folder, and remove the folders of servers that have ended."""
+    """Create a folder for this server, and remove those of servers that are no longer running."""
     global _lock_file
     parent.mkdir(parents=True, exist_ok=True)
     with (parent / LOCK).open("w") as turn:

@@ -42,8 +42,8 @@ from sessions_app.security import second_factor
 
 ADMIN = "/admin/"
 APPS = {"sessions_app", "moments_app"}
-STARTED_AT, LAST_SEEN_AT = "login_began", "login_seen"  # seconds since the epoch, in a session
-UPDATE_SECONDS = 60  # seconds between two updates of a session in use
+STARTED_AT, LAST_SEEN_AT = "login_began", "login_seen"  # session keys, with times in seconds since the epoch
+UPDATE_SECONDS = 60  # seconds between two updates of the time at which a session was last used
 OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
 # Pages on which operators manage their own login.
@@ -62,7 +62,7 @@ class VerifiedLoginMiddleware(MiddlewareMixin):
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if request.path.startswith(ADMIN) and response.status_code < 500:
-            with suppress(DatabaseError):  # then nothing is recorded
+            with suppress(DatabaseError):  # if this fails, nothing is recorded
                 self._record(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
         return response
 
@@ -166,7 +166,7 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
         applications = login.applications  # type: ignore[attr-defined]
         if not applications:
             return None
-        if match.url_name not in OWN_LOGIN_PAGES:  # these pages change the login itself, not the copy
+        if match.url_name not in OWN_LOGIN_PAGES:  # these pages change the login itself, so they don't get the copy
             request.user = _limited(login)
         try:
             with acting_as_limited_operator(login.pk, applications):
@@ -180,7 +180,7 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
 
 
 def _limited(login: User) -> User:
-    """Return a limited copy of the login for its pages. The copy is never saved."""
+    """Return a copy of the login with limited permissions, for the request. The copy is never saved."""
     limited = copy(login)
     limited.is_superuser = False
     limited.is_limited = True  # type: ignore[attr-defined]
@@ -191,31 +191,38 @@ def _rendered(answer: HttpResponseBase) -> HttpResponseBase:
     return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer
 
 
-# An operator who enters a URL makes the site send requests to it, and a URL may contain a secret.
+# Only administrators may see webhooks: the site sends requests to their URLs, and a URL may contain a secret.
 WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
 KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
-# Much data about one person: contexts, the recall console, prompt trials. An export needs yet another permission.
+# Permissions to see much data about one person: contexts, the recall console, prompt trials. Exports require another
+# one.
 READ = Q(content_type__app_label="sessions_app", codename__in=["read_userprofile", "preview_context"])
 # Changes to the transcript, except deletions.
 TRANSCRIPT = Q(content_type__app_label="sessions_app", codename__in=["change_session", "change_userprofile"])
 
 
 def memory_apps() -> set[str]:
-    """Return the apps with tables that processes fill. Viewers see all of their tables, and editors change them."""
+    """Return the apps with tables that processes fill.
+
+    Viewers can see all tables of these apps, and editors can change them.
+    """
     return {table.model._meta.app_label for table in declared() if table.made_by}
 
 
 def groups() -> dict[str, Q]:
     memory = Q(content_type__app_label__in=memory_apps())
     shown = memory | Q(content_type__app_label__in=["sessions_app", "django_q"])
-    # Excludes keys and webhooks. Tables of logins, of Django or other packages, are not in these apps.
+    # Keys and webhooks are excluded. Tables with logins, and those of Django or other packages, are in other apps.
     view = shown & Q(codename__startswith="view_") & ~KEYS & ~WEBHOOKS
     edit = (memory & ~WEBHOOKS) | TRANSCRIPT
     return {"viewers": view, "editors": view | READ | edit, "administrators": Q()}
 
 
 def register_groups(**_: Any) -> None:
-    """Synchronize the groups with the table. Create missing permissions, because `migrate` may create them later."""
+    """Synchronize the groups with the table.
+
+    Create missing permissions first, because `migrate` may not have created them yet.
+    """
     from django.contrib.auth.models import Group, Permission
 
     for app in apps.get_app_configs():

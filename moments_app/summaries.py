@@ -1,7 +1,8 @@
 """`roll_summary`: update the summary of a session's latest window with the turns since the last version.
 
-When a round ends and enough turns are new, the next version is added as `processing`, together with its job. The engine
-receives only the previous text and the new turns, so each version costs the same, however long the session is.
+When a round ends and there are enough new turns, the next version is added with the status `processing`, together with
+its job. The engine receives only the previous text and the new turns, so the cost of a version doesn't grow with the
+session.
 """
 
 import time
@@ -45,12 +46,12 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-# The number of turns after which a summary is due if no context was requested since the last one. `UNREAD_TURNS` is for
-# a language model, whose calls cost money. `FREE_TURNS` is for the extractive engine, and leaves no gap between
-# windows.
+# The number of new turns after which a summary is due even if no context was requested since the last summary.
+# `UNREAD_TURNS` applies to language models, whose calls cost money. `FREE_TURNS` applies to the extractive engine; it
+# is the length of a window, so windows leave no gap.
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
 PROMPT_TOKENS = 550  # estimated tokens of the prompt, current text and facts of a call
-FIRST_END = 5  # sequence of the first end of a round at which a summary is written
+FIRST_END = 5  # sequence number of the first turn after which a summary may be written
 MAX_LOOK_BACK = 50  # maximum turns to search for the end of the last round
 
 logger = structlog.get_logger(__name__)
@@ -61,9 +62,9 @@ class SummaryInput(ProcessInput):
     prompt_version: PromptVersion
     summary: Summary  # the version to write, which is `processing`
     request: SummaryRequest
-    source_ids: list[int]  # of messages, including those of the base that are still in the window
+    source_ids: list[int]  # primary keys of the messages, including those of the base that are still in the window
     unreadable: list[SequenceRange]  # archived turns that could not be read
-    corrections: CorrectionState  # before the turns were read
+    corrections: CorrectionState  # state before the turns were read
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
@@ -180,7 +181,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        """Estimate the summaries of conversations. Settling writes no summaries."""
+        """Estimate the calls for summaries. Pending work needs none, because settling writes no summaries."""
         conf = settings.ROLLING_SUMMARY
         is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
         turns = Cast(F("message_count"), FloatField())
@@ -242,19 +243,22 @@ def _calls_model() -> bool:
 
 
 def _read_or_unread(read: Combinable, unread: Combinable) -> Case:
-    """Return one of two expressions, depending on whether contexts of a session are requested."""
+    """Return `read` for sessions with requested contexts, and `unread` for others."""
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())
 
 
 def _may_have_been_read(session: Session, added: Sequence[Message]) -> bool:
-    """Return whether a turn before the added ones is in no summary, so that a requested context could end with it."""
+    """Return whether a requested context may have ended with a turn after the last summary.
+
+    The added turns can't have been in a context yet.
+    """
     return added[0].sequence > session.summarized_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
 
 
 def _counts_as_read(session: Session) -> bool:
-    """Return whether a context was requested since the last summary. Without receipts, assume so."""
+    """Return whether a context was requested since the last summary. If receipts are not stored, return True."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
     return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarized_to).exists()
@@ -264,7 +268,7 @@ def _counts_as_read(session: Session) -> bool:
 
 
 def _version_to_write(session: Session) -> Summary | None:
-    """Return the version that waits to be written. After a failure, add a new one for the newest window."""
+    """Return the version to write. If the last one failed, add a new version for the newest window."""
     waiting = Summary.objects.for_session(session).processing().select_related("base")
     if (summary := waiting.first()) is None:
         latest = Summary.objects.latest_completed(session)
@@ -277,13 +281,16 @@ def _version_to_write(session: Session) -> Summary | None:
 
 
 def _version_added_meanwhile(session: Session) -> Summary | None:
-    """Lock the session, and return the version to write. An append may have added it, relying on this open job."""
+    """Lock the session, and return the version to write.
+
+    An append may have added a version without a new job, because this job was open.
+    """
     locked = Session.objects.locked().filter(pk=session.pk).first()
     return _version_to_write(locked) if locked else None
 
 
 def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[SequenceRange]]:
-    """Return the window's turns after the base, as an engine receives them, and ranges that can't be read."""
+    """Return the window's new turns, as an engine receives them, and the ranges of turns that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
     within = Message.objects.all_turns_of(session, sequence__range=(first, summary.end_sequence)).unretracted()
@@ -293,7 +300,7 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
 
 
 def _last_end_of_round(session: Session) -> int | None:
-    """Return the turn that ended the last round. Read archived turns only if all others ended no round."""
+    """Return the sequence number where the last round ended. Read archived turns only if needed."""
     newest = session.messages.unretracted().filter(user_id=session.user_id).order_by("-sequence")
     if (end := end_of_round(newest.turns()[:MAX_LOOK_BACK])) is not None:
         return end
@@ -308,7 +315,7 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
     found = list(turns.values_list("pk", "sequence", "retracted_at"))
     in_window = [pk for pk, sequence, retracted_at in found if sequence >= start and retracted_at is None]
-    # Of archived turns, only the ids are known. Use the last ids, because they grow with the sequence in a session.
+    # For archived turns, only the ids are known. In a session, ids grow with the sequence, so use the last ids.
     archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in found})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
     return sorted(in_window + archived[slid_out:])

@@ -1,4 +1,4 @@
-"""Receivers of signals, which act in the transaction of a change: jobs after an append, new vectors, webhooks."""
+"""Signal receivers. They run in the sender's transaction: queue jobs after an append, update vectors, send webhooks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def mark_platform_lines(messages: Sequence[NewMessage], **_: Any) -> None:
 @receiver(messages_appended)
 def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
     """Queue the jobs that these messages make due, and return them. Run no query if nothing is due."""
-    for session, messages in appended:  # first, because the jobs ignore the platform's text
+    for session, messages in appended:  # before the jobs, which ignore platform text
         note_platform_text(session, messages)
     return [job for process in processes() for job in process.after_append(appended)]
 
@@ -86,5 +86,5 @@ def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: st
 
 @receiver([post_save, post_delete], sender=DailyLimit)
 def resume_postponed_jobs(**_: Any) -> None:
-    """Make the jobs due that a daily limit has postponed, because a limit was changed. They check the limits again."""
+    """Make jobs due again that a daily limit has postponed. They check the changed limits when they run."""
     Job.objects.resume_postponed()

@@ -6,9 +6,10 @@ from django.db.migrations.state import ProjectState
 
 
 class AtOnce(Operation):
-    """Apply many operations as one, because Django renders all related models again after each operation.
+    """Run many migration operations as one.
 
-    No operation may change what another one adds, and none may be a `RunPython` that reads models.
+    This is faster, because Django renders all related models again after each operation. No operation may change what
+    another one adds, and none may be a `RunPython` that reads models.
     """
 
     reversible = False

@@ -23,8 +23,8 @@ DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
 _METHODS = (ZIP_STORED, ZIP_DEFLATED)
 _ENCRYPTED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
 _PATCHES = 0x20
-# Matches whole strings, so brackets and commas within them don't count. A string may be cut off at the end of the text.
-# Never backtracks.
+# Matches strings as a whole, to skip the brackets and commas in them, and the characters that may start a value. The
+# text may end within a string. Never backtracks.
 _STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
@@ -73,7 +73,7 @@ def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
 
 
 def max_value_count(text: str | bytes, start: int = 0) -> int:
-    """Return an upper bound of the number of values in JSON. Every bracket, brace and comma may start a value."""
+    """Return an upper bound for the number of values in JSON: the number of opening brackets, braces and commas."""
     if isinstance(text, bytes):
         return sum(text.count(sign, start) for sign in (b"[", b"{", b","))
     return sum(text.count(sign, start) for sign in "[{,")
@@ -95,7 +95,7 @@ class DiskDict:
     """A dictionary in a temporary file. Supports JSON types, UUIDs and tuples."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None)  # a temporary file without a name
+        self._file = sqlite3.connect("", isolation_level=None)  # an empty name means a temporary file
         self._file.executescript(_SCHEMA)
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""Correct stored times that are in the future by the database's clock.
+"""Correct stored times that are in the future according to the database's clock.
 
-All hosts compare times by the database's clock. If a host's clock is wrong, it can store a heartbeat or a lease with a
-time in the future, and no worker would take over before that time. `correct_times` finds such rows, sets their times to
+All hosts compare times with the database's clock. If a host's clock is wrong, it can store a heartbeat or a lease with
+a time in the future, and no other worker would take over the work before that time. `correct_times` sets such times to
 the present and reports them.
 """
 
@@ -51,7 +51,7 @@ class TimeColumn:
     model: type[Model]
     column: str
     ahead: timedelta = timedelta(0)  # how far in the future a time may be
-    where: Mapping[str, Any] = field(default_factory=dict)  # in rows with other values, the time has no effect
+    where: Mapping[str, Any] = field(default_factory=dict)  # condition for rows in which the time has an effect
 
     def __str__(self) -> str:
         return f"{self.model._meta.label}.{self.column}"
@@ -61,7 +61,10 @@ class TimeColumn:
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
     def correct(self) -> "TimeCorrection | None":
-        """Set times that are too far ahead to the present. Change nothing if a row is locked; the next call retries."""
+        """Replace times that are too far in the future by the current time.
+
+        If a row is locked, change nothing; the next call retries.
+        """
         found = dict(self.future_rows().order_by().values_list("pk", self.column)[:MAX_ROWS])
         try:
             with transaction.atomic(), connection.cursor() as cursor:
@@ -98,7 +101,7 @@ def columns_with_future_times(columns: Iterable[TimeColumn]) -> list[TimeColumn]
 
 
 def correct_times(columns: Iterable[TimeColumn]) -> list[TimeCorrection]:
-    """Set times that are too far ahead to the present, and report them."""
+    """Replace times that are too far in the future by the current time. Report the corrections."""
     done = [each for times in columns_with_future_times(columns) if (each := times.correct())]
     report(done)
     return done

@@ -1,9 +1,9 @@
-"""Count API calls and model calls for their keys and applications.
+"""Count the API calls and model calls of API keys and applications.
 
 A web process counts requests in memory. Once a second, a thread adds the counts to `DailyUsage` and reads what other
-processes have counted. A request makes a query only if limits exist and its key or application was not read within
-`CACHE_SECONDS`. A killed process loses its unwritten counts, in the client's favor. Model calls are counted in the
-transaction that records them.
+processes have counted. A request runs a query only if limits exist and the usage of its key or application was not read
+in the last `CACHE_SECONDS`. If a process is killed, its unwritten counts are lost, in the client's favor. Model calls
+are counted in the transaction that records them.
 """
 
 import threading
@@ -55,7 +55,7 @@ class _Meter:
             standing = self._now(subject)
             if not standing.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
-        usage_writer.add(None)  # without the lock, because the writer holds its own lock when it asks for this one
+        usage_writer.add(None)  # after releasing the lock, because the writer acquires its own lock before this one
         return standing
 
     def standing(self, subject: Subject) -> Standing:

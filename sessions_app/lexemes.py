@@ -37,14 +37,14 @@ VERSION = 1  # version of the stems; `index_words` reindexes rows of older versi
 MAX_CHARS = 50_000  # indexed characters of a text; PostgreSQL limits a vector to a megabyte
 QUERY_MAX_CHARS = 4_000  # maximum length of a query in all interfaces
 MAX_WORD = 64  # maximum characters of a word
-FEW_WORDS = 3  # if a query has at most this many words, its language is in doubt
-LIKELY = 0.3  # minimum probability of a possible language
+FEW_WORDS = 3  # a query with at most this many words is too short to identify its language
+LIKELY = 0.3  # minimum probability of a language to be considered
 SURE = 0.6  # below this probability, English is possible too
 CERTAIN = 0.9  # from this probability, a query searches in no other language
 DEFAULT = "en"
 SAMPLE_CHARS = 200  # characters of a text that are used to identify its language
 SAMPLE_TEXTS = 5  # number of a conversation's longest texts that are used to identify its languages
-MIN_SCRIPT_SHARE = 0.7  # minimum share of a text's words that must have the same script
+MIN_SCRIPT_SHARE = 0.7  # minimum share of words in the same script to identify a text's script
 MIN_DISTINCTIVE = 2  # minimum number of distinctive stop words that identify a language
 SINGLE_FACTOR = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
 POSITIONS = 16_383  # maximum position that PostgreSQL stores
@@ -70,8 +70,8 @@ _RUN = re.compile(
     "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIR_SCRIPTS.items())
     + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
-# In ASCII texts, characters that are not part of a word are replaced by spaces. Splitting the result is twice as fast
-# as a regular expression.
+# Splits ASCII text into words twice as fast as a regular expression: replace characters that are not part of words by
+# spaces, then split.
 _ASCII = [chr(code) for code in range(128)]
 _WORDS_ALONE = "".join(character if character.isalnum() else " " for character in _ASCII)
 _LETTERS_ALONE = "".join(character if character.isalpha() or character == "'" else " " for character in _ASCII)
@@ -104,7 +104,7 @@ _PLAIN = str.maketrans(
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r'(?P<without>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
-# Endings of stems, with their replacements. They unify plurals that the stemmers don't: luz, luces; limão, limões.
+# Replacements of stems' endings. They unify plurals that the stemmers don't unify: luz, luces; limão, limões.
 _ENDINGS = {"es": ("z", "c"), "pt": ("õ", "ã")}
 _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
@@ -114,7 +114,7 @@ class QueryWord:
     """A word of a query."""
 
     word: str  # as written in the query
-    stems: tuple[str, ...]  # stems that the index may contain for the word
+    stems: tuple[str, ...]  # stems to search for
     factor: float = 1.0
 
 
@@ -127,7 +127,7 @@ def load() -> None:
 def vector(text: str) -> str:
     """Return the stems that index a text, with their positions, in the syntax of a `tsvector`."""
     found: dict[str, list[str]] = defaultdict(list)
-    # This loop takes half of the time to store a text.
+    # Optimized, because this loop takes half of the time to store a text.
     for place, stems in zip(chain(_PLACES, repeat(_PLACES[-1])), _indexed(text[:MAX_CHARS]), strict=False):
         for stem in stems:
             found[stem].append(place)
@@ -145,7 +145,7 @@ def normal_form(text: str) -> str:
 
 
 def split_stem(stem: str) -> tuple[str, str]:
-    """Split a marked stem into its language, which may be blank, and the stem itself."""
+    """Split a stem into its language prefix, which may be blank, and the rest."""
     language, _, bare = stem.rpartition(":")
     return language, bare
 
@@ -171,12 +171,12 @@ def certain_language(text: str) -> str:
 def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
     """Return the distinct words of a query.
 
-    If it has more than `most`, return those at its start and its end, where the question usually is.
+    If there are more than `most` words, return those at the start and the end, where the question usually is.
     """
     return list(_words_of_query(text, most))
 
 
-@lru_cache(maxsize=64)  # a context needs its query's words twice
+@lru_cache(maxsize=64)  # building a context calls this twice for the same query
 def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
@@ -216,7 +216,10 @@ def occurrences(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, in
 
 
 def any_word_query(text: str, most: int) -> tuple[str, float]:
-    """Return a `tsquery` that matches any of up to `most` words of a text, and the average number of stems per word."""
+    """Return a `tsquery` that matches texts with any word of a text, and the average number of stems per word.
+
+    Uses at most `most` words.
+    """
     words = words_of_query(text, most)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)
@@ -252,7 +255,7 @@ def _ranked(text: str) -> Sequence[tuple[str, float]]:
     return _ranked_sample(text[:SAMPLE_CHARS])
 
 
-@lru_cache(maxsize=16)  # one search needs the languages of its query three times
+@lru_cache(maxsize=16)  # one search calls this three times for the same query
 def _ranked_sample(text: str) -> Sequence[tuple[str, float]]:
     runs = _latin_runs(text)
     telling = list(filter(None, map(_distinctive_words().get, " ".join(runs).casefold().split())))
@@ -284,7 +287,10 @@ def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[st
 
 
 def _runs(text: str) -> Iterable[tuple[str, str]]:
-    """Return the runs of characters of the same script, each with its script: `word` for all scripts with spaces."""
+    """Split a text into runs of characters of the same script. Return (script, run) for each.
+
+    The script is `word` for all scripts that separate words by spaces.
+    """
     if text.isascii():
         return (("word", run) for run in _ascii_runs(text))
     text = normal_form(text).replace("·", " ")
@@ -354,7 +360,8 @@ def _phrase(text: str, joined: str) -> str:
 def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """Return all stems that the index may contain for a word.
 
-    They include the stems of the word without accents, and its English stem with accents, which older versions indexed.
+    They include the stems of the word without accents. Older versions indexed its English stem with accents, which is
+    also included.
     """
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
@@ -372,7 +379,10 @@ def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _stem(word: str, language: str) -> str:
-    """Return a word's stem in a language, without accents, and marked if several languages share its letters."""
+    """Return a word's stem in a language, without accents.
+
+    In languages with Latin letters, except English, the stem has the language as prefix.
+    """
     stem = _stemmed(language, _unify_spelling(word.translate(_TURKISH) if language == "tr" else word))
     end, instead = _ENDINGS.get(language, ("", ""))
     stem = _plain(stem.removesuffix(end) + instead if end and stem.endswith(end) else stem)

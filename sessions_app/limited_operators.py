@@ -90,9 +90,10 @@ def acting_as_limited_operator(operator: int, applications: Collection[int]) -> 
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Run the block without limits. Only for site-wide data, or for rows that were found within the limits.
+    """Run the block without the operator's limits.
 
-    Raise RuntimeError if a transaction of a limited operator is open, because its role can't be changed.
+    Use this only for site-wide data, or for rows found within the limits. Raise RuntimeError if a transaction of a
+    limited operator is open, because its role can't be changed.
     """
     role = current_role()
     if isinstance(role, Scope) and connection.in_atomic_block:

@@ -17,9 +17,9 @@ MAX_VERIFIED = 50_000  # maximum number of keys and logins
 
 
 def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
-    """Cache a function's results by the hash of its arguments, to keep texts out of the cache.
+    """Cache a function's results by the hash of its arguments, so that the cache stores no texts.
 
-    A full cache is emptied, because tracking the use of each result would take longer than some of the functions.
+    When the cache is full, it is emptied. Tracking the use of each result would take longer than some of the functions.
     """
 
     def decorated(function: Callable[[*Arguments], V]) -> Callable[[*Arguments], V]:
@@ -84,8 +84,8 @@ class ProcessCache(Generic[K, V]):
 class VerifiedSecrets:
     """The API keys and logins that this process has verified.
 
-    Requests with one of them skip the anonymous rate limit. Only hashes are stored, and the applications of keys,
-    except the first application.
+    Requests with one of them skip the anonymous rate limit. Only hashes are stored, with the application of each key
+    (None for the first application).
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Row-level security for personal data: a second line of defense in case a query lacks a filter.
 
-A request that serves a person runs in `acting_for(user_id, application=…)`. That is one transaction under the role
-`memory_request`, which sees only the rows of that person, and the shared rows of the application. Workers, commands and
-the admin use other roles, which see all rows.
+A request that serves a person runs in `acting_for(user_id, application=…)`. This is one transaction in the role
+`memory_request`, which can access only the rows of that person and the shared rows of the application. Workers,
+commands and the admin use other roles, which can access all rows.
 
 The migration of a table with personal data needs the operation `protect(table)`.
 """
@@ -37,8 +37,8 @@ def protect(
     Args:
         table: The table's name in the database.
         column: The column with the primary key of a row's person.
-        privileges: The privileges of requests on such rows.
-        shared: Whether rows without a person are visible to all.
+        privileges: The privileges that requests have on these rows.
+        shared: Whether requests of all people can access rows without a person.
     """
     everybodys = f" OR {column} IS NULL" if shared else ""
     return RunSQL(
@@ -68,8 +68,8 @@ _ENTER_WITHOUT_PERSON = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
-# The same, with the lock of `UserProfile.objects.hold`. If an erasure of the person makes the request wait, it finds no
-# profile afterwards, and doesn't switch to the role.
+# The same query, with the lock of `UserProfile.objects.hold`. If it had to wait for an erasure of the person, it finds
+# no profile and doesn't switch to the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 
 
@@ -80,14 +80,15 @@ def acting_for(
     """Run the block in one transaction that can only read and change this user's rows.
 
     Args:
-        user_id: The application's id of the person, or None.
-        application: The primary key of the user's application. The block can also read its shared rows.
-        create: Whether to create a missing profile. If not, the block receives None and sees no user's rows.
+        user_id: The id that the application uses for the person, or None.
+        application: The primary key of the user's application. The block can also read this application's shared rows.
+        create: Whether to create a missing profile. If False and there is no profile, the block receives None and can't
+            access any user's rows.
         holding: Whether to protect the user from erasure until the block ends. Required for writes.
-        snapshot: Whether all statements use the same snapshot. Only for long reads.
+        snapshot: Whether all statements use the same snapshot. Use this only for long reads.
     """
     named = {"application": application, "user_id": user_id, "role": ROLE}
-    # Durable, because within another transaction the role would outlive the block.
+    # This must be the outermost transaction. In another transaction, the role would remain after the block.
     with transaction.atomic(durable=True):
         if snapshot:
             connection.cursor().execute(SNAPSHOT)
@@ -109,7 +110,7 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
 
 # --- shared rows of all people ---
 
-# `allow_shared_changes` sets this for the rest of a transaction.
+# SQL for the setting that `allow_shared_changes` turns on for the rest of a transaction.
 MAY_CHANGE = "current_setting('memory.everybodys', true) = 'on'"
 
 

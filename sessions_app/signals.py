@@ -5,8 +5,8 @@ from django.dispatch import Signal
 # Sent outside of transactions with `session`, before a load or a context, if the session needs a digest first.
 digest_wanted = Signal()
 
-# Sent by `retain` in a transaction with `session`, if memory doesn't cover turns past the retention period yet. These
-# turns are kept until memory covers them.
+# Sent by `retain` in a transaction with `session`, if the session has turns past the retention period that memory
+# doesn't cover yet. The turns are kept until memory covers them.
 turns_overdue = Signal()
 
 # Sent by `import_sessions` in a transaction that protects the people from erasure. `people` maps user_ids to profiles,

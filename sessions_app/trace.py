@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 HEADER = "traceparent"  # the W3C format: version, trace, span, flags
-MAX_TRACE_CHARS = 55  # maximum characters
+MAX_TRACE_CHARS = 55  # maximum length of a `traceparent` in characters
 _NAME = "request_id"
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
 
@@ -47,7 +47,7 @@ def span(name: str, **attributes: str | int) -> Iterator[Span]:
 
 @contextmanager
 def continue_trace(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in the trace of a carrier, which may contain a `traceparent` or only an id, or in a new trace."""
+    """Run the block in the trace of a carrier, which has a `traceparent` or only an id, or else in a new trace."""
     parent = _propagator.extract(carrier, context=Context())
     known = trace.get_current_span(parent).get_span_context()
     own = trace.format_trace_id(known.trace_id) if known.is_valid else _id_in(carrier.get(HEADER, ""))
@@ -59,6 +59,6 @@ def continue_trace(carrier: Mapping[str, str], name: str, kind: SpanKind, **attr
 
 
 def _id_in(text: str) -> str:
-    """Return the id in a text, which is 32 digits or a UUID. If the text isn't valid, return a new id."""
+    """Return the id in a text, as 32 hexadecimal digits. If the text contains no valid id, return a new one."""
     plain = text.lower().replace("-", "")
     return plain if _HEXADECIMAL.fullmatch(plain) and int(plain, 16) else secrets.token_hex(16)

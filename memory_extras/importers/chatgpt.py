@@ -87,7 +87,10 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(tree: MessageTree) -> list[TreeNode]:
-    """Return nodes with messages from the root to the current node. Raise `CannotImport` if they form no tree."""
+    """Return the nodes with messages on the path from the root to the current node.
+
+    Raise `CannotImport` if the current node is missing, or if the path has a cycle.
+    """
     branch: list[TreeNode] = []
     seen: set[str] = set()
     name: str | None = tree.current_node
@@ -119,7 +122,7 @@ def _fields(message: ChatGPTMessage, parent: str | None) -> Fields:
 
 
 def _content(content: dict[str, Any]) -> tuple[str, Fields]:
-    """Return the text, and everything else: URLs of pictures, quoted passages, the language of code."""
+    """Return the text of a message, and its other content: picture URLs, quoted passages, the language of code."""
     name = next((name for name in TEXT_FIELDS if isinstance(content.get(name), str | list)), None)
     text, parts = text_and_parts(content[name]) if name else ("", [])
     details = without_empty({key: value for key, value in content.items() if key != name})

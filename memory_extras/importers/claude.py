@@ -19,7 +19,7 @@ from sessions_app.text.length import shorten_middle
 NAME = "claude"
 DESCRIPTION = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"
 ROLES = {"human": "user", "assistant": "assistant"}
-PASTED = ("", "paste.txt", None)  # names that the export gives to long texts that a person pasted
+PASTED = ("", "paste.txt", None)  # file names in the export that stand for pasted text
 ATTACHED_MAX_CHARS = 100_000  # maximum characters of all texts attached to a message
 
 
@@ -79,7 +79,10 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
-    """Return the messages up to the current one, or else the newest. Without parents, return all messages."""
+    """Return the messages on the path to the current message, or all messages if none has a parent.
+
+    If the current message is unknown, use the path to the newest one.
+    """
     by_id = {str(message.get("uuid")): message for message in chat.chat_messages}
     if not any(str(message.get("parent_message_uuid")) in by_id for message in chat.chat_messages):
         return chat.chat_messages
@@ -89,12 +92,13 @@ def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
     branch: list[dict[str, Any]] = []
     while message is not None:
         branch.append(message)
-        message = by_id.pop(str(message.get("parent_message_uuid")), None)  # removed, so that a cycle ends
+        # removed from the dict, so the loop ends even if there is a cycle
+        message = by_id.pop(str(message.get("parent_message_uuid")), None)
     return branch[::-1]
 
 
 def _turns(message: ClaudeMessage) -> list[Fields]:
-    """Return the text between tool results, and each tool result, in order. Attachments go with the first turn."""
+    """Return the texts and the tool results of a message, in order. Attachments go with the first turn."""
     turns: list[Fields] = []
     spoken: list[ContentBlock] = []
     for block in message.content or ():

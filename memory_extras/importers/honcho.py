@@ -42,7 +42,7 @@ def recognizes(source: Source) -> bool:
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
-    """Yield messages and conclusions, or raise `CannotImport` if `--user` doesn't name the person's peer."""
+    """Yield messages and conclusions, or raise `CannotImport` if `--user` is missing."""
     if not owner.user_id:
         raise CannotImport(
             "Name the person's peer with --user and the agent's with --agent, because Honcho has only peers."

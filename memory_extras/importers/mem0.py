@@ -33,7 +33,7 @@ def recognizes(source: Source) -> bool:
 
 
 def read(source: Source, owner: Owner) -> Iterator[Statement | Rejected]:
-    """Yield the memories. A memory names its person. Those without one belong to `owner`."""
+    """Yield the memories. A memory without a person belongs to `owner`."""
     for found in items(source, PAGES):
         yield found if isinstance(found, Rejected) else _statement(found, owner)
 

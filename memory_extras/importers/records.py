@@ -30,7 +30,7 @@ class SourceConversation:
     Args:
         session_id: The source's own id of the conversation.
         messages: The source's messages, oldest first.
-        fields_of: Converts a message to the fields of any number of messages, or raises `CannotImport`.
+        fields_of: Converts a source message to a list of turns, each as a dict of fields, or raises `CannotImport`.
     """
 
     session_id: str
@@ -55,7 +55,7 @@ def conversation_records(
     Args:
         format_name: The prefix of session and message ids, which keeps ids of different formats unique.
         found: The values of the file, one conversation each.
-        parse: Converts such a value to a conversation, or raises `CannotImport` with the reason.
+        parse: Converts one of these values to a conversation, or raises `CannotImport` with the reason.
     """
     if not owner.user_id:
         raise CannotImport(f"A file of the format {format_name} doesn't name the person. Name them with --user.")
@@ -89,7 +89,7 @@ def _all_records(
 def _records(
     where: str, format_name: str, place: SessionRef, conversation: SourceConversation, message: Any
 ) -> Iterator[Record | Rejected]:
-    """Yield the messages that a message of the source converts to, or the reason why it can't be imported."""
+    """Yield the messages that a source message was converted to, or the reason why it can't be imported."""
     try:
         new = [
             checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
@@ -102,7 +102,7 @@ def _records(
 
 
 def _title(title: Any) -> str:
-    """Return the part of a title that can be stored: 255 characters, without those that PostgreSQL rejects."""
+    """Return a title that fits the column: without characters that PostgreSQL rejects, cut to 255 characters."""
     text = title if isinstance(title, str) else ""
     return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:255]
 
@@ -162,7 +162,7 @@ def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
 
 
 def statement(where: str, format_name: str, owner: Owner, **fields: Any) -> Statement | Rejected:
-    """Return a statement, or the reason why it can't be imported. The owner is the person if the item names none."""
+    """Return a statement, or the reason why it can't be imported. An item without a person belongs to the owner."""
     given = dict.fromkeys(("said_at", "valid_from", "valid_until", "ended_at")) | fields
     given["user_id"], given["agent_id"] = given.get("user_id") or owner.user_id, owner.agent_id
     try:

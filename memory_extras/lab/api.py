@@ -327,10 +327,10 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], BasePromptViewSet[Prompt
         return PromptVersion(resource=prompt, content=normalize_newlines(self.validated_data["content"]))
 
     def _subject(self, prompt: PromptResource) -> Session | MemoryStream:
-        """Return the person's session or stream. Another person's gets the error for a missing one.
+        """Return the person's session or stream. For another person's, raise the same error as for a missing one.
 
         Raises:
-            ValidationError: The prompt needs the other of the two.
+            ValidationError: The prompt needs a stream instead of a session, or the reverse.
         """
         if is_about_streams(prompt) != ("stream_id" in self.validated_data):
             raise serializers.ValidationError(

@@ -1,4 +1,4 @@
-"""The settings that the extra adds to Django's."""
+"""Settings that this extra adds to Django's settings."""
 
 from typing import Any
 

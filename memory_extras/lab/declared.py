@@ -13,11 +13,11 @@ from sessions_app.people.export_format import Column, File, PublicId, Reference,
 from sessions_app.people.import_user import Importing
 from sessions_app.people.provenance import Provenance, declare
 
-NEWEST = 10  # probes to run again after a retraction
+NEWEST = 10  # maximum number of probes to run again after a retraction
 
 
 class QuestionText(Column):
-    """The question of a probe, identified by its hash within a session. It is read after the session."""
+    """The question of a probe. Its hash is unique within a session, so the session column must be read first."""
 
     def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         there = Probe.objects.for_user(importing.user)

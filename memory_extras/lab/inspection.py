@@ -1,7 +1,7 @@
-"""Inspection of a query: the results that a request would get, step by step, with the duration of each step.
+"""Inspection of a query: run a search step by step, and measure each step.
 
-The steps are those of `recall`, but searches by words and by meaning are separate queries, to be timed. The results
-don't count as used.
+The steps are those of `recall`, except that word searches and vector searches are separate queries, so that each can be
+timed. The results don't count as used.
 """
 
 import time
@@ -21,13 +21,13 @@ from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, sea
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
 
-# Below this number, the functions `nearest_…` read all vectors of a person instead of the index.
+# Below this number, the functions `nearest_…` compare all vectors of a person instead of using the index.
 EXACT = 20_000
 
 
 @dataclass(frozen=True)
 class VectorSearch:
-    """How vectors of a kind were searched, and how many the person has for this model, up to `EXACT`."""
+    """How vectors of a kind were searched. `vectors` is the person's number of them for this model, at most `EXACT`."""
 
     kind: str
     vectors: int
@@ -45,7 +45,7 @@ class Inspection:
         request: The request, with the query's vector if there is one.
         steps: The milliseconds of each step, in order.
         words: The words of the query. None if there is no such person.
-        plans: One per kind whose vectors were searched.
+        plans: How vectors were searched, one item per kind.
     """
 
     request: RecallRequest
@@ -62,13 +62,13 @@ class Inspection:
 
 
 def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None) -> Inspection:
-    """Search as a request of this person would, with a constant number of queries.
+    """Run a person's search, with a constant number of queries.
 
     Call it outside any transaction, because it may wait for the embeddings endpoint.
 
     Args:
-        agent_id: The agent whose shards are visible. Blank for only those of every agent.
-        most: The maximum number of results. None is `MATCH_COUNT`.
+        agent_id: The agent whose shards are visible. If blank, only shards of all agents are visible.
+        most: The maximum number of results, by default `MATCH_COUNT`.
     """
     seen = Inspection(request)
     with seen.timed("embedding"):
@@ -99,7 +99,7 @@ def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> N
 
 
 def _plans(user: UserProfile, request: RecallRequest) -> list[VectorSearch]:
-    """Return how each kind was searched, by the condition that the search itself uses."""
+    """Return how the vectors of each kind were searched. The database functions use the same threshold."""
     if request.used_mode == "text" or request.vector is None:
         return []
     model = request.vector.model

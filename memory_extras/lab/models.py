@@ -26,7 +26,7 @@ NO_SEARCHABLE_WORD = "Enter at least one word that can be searched for."
 
 class ProbeQuerySet(OfPersonQuerySet["Probe"]):
     def about(self, session: Session) -> Self:
-        """Return the probes that concern a session: asked there, with evidence there, or not bound to a session."""
+        """Return probes that are asked in a session, have evidence in it, or are not bound to any session."""
         concerned = Q(session=session) | Q(source_session=session) | Q(session=None)
         return self.filter(concerned, user_id=session.user_id)
 
@@ -196,7 +196,7 @@ class PromptTrial(models.Model):
 
 
 class TrialSide(models.Model):
-    """The figures of one of a trial's versions over the sample."""
+    """The total figures of one of the versions in a trial."""
 
     trial = models.ForeignKey(PromptTrial, on_delete=models.CASCADE, related_name="sides")
     version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="+")

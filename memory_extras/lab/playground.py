@@ -110,7 +110,7 @@ def _ids(refs: Iterable[str], prefix: str) -> list[UUID]:
     return [UUID(ref.removeprefix(prefix)) for ref in refs if ref.startswith(prefix)]
 
 
-# --- calls to the chat endpoint by an operator without a key, within the process; they skip only the entry checks ---
+# --- in-process calls to the chat endpoint for an operator, who has no key; they skip only the entry checks ---
 
 
 @dataclass
@@ -126,7 +126,7 @@ class ChatResponse:
 
     @property
     def error(self) -> str:
-        """Why there is no answer, or a blank string. Never an upstream's own text, which may quote anything."""
+        """Why there is no answer, or a blank string. Never the upstream's message, which may quote user text."""
         return "" if self.status < 400 else f"No answer: status {self.status}."
 
 

@@ -146,7 +146,7 @@ class PersonForm(GrantForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["application"].required = are_several()  # otherwise there is only one
+        self.fields["application"].required = are_several()  # with a single application, there is nothing to choose
 
     def clean_user_id(self) -> str:
         """Return the id, validated as in the API."""

@@ -14,7 +14,7 @@ NAME = "OAUTH"  # the group's name in Django's settings
 ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # prefixes of tokens; all secrets of this platform start with mem_
 CODE_SECONDS = 60
 GRANT_TYPES = ["authorization_code", "refresh_token"]
-TOKEN_LIFETIME = timedelta(minutes=60)  # then the assistant must refresh its token
+TOKEN_LIFETIME = timedelta(minutes=60)  # after this time, the assistant must refresh its token
 # The texts of scopes on the consent page.
 SCOPE_TEXTS = {
     "read": "Read: search, get contexts, read facts and single turns",
@@ -118,10 +118,11 @@ def audience_named(resource: str) -> str:
 def extend(settings: dict[str, Any]) -> None:
     settings[NAME] = settings["CONF"].oauth
     apps = settings["INSTALLED_APPS"]
-    apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
+    # before the extra, so that its admin pages are registered first
+    apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
-    # Below this level, they log each cleanup, parts of requests, and the secrets of logins.
+    # At lower levels, these libraries log each cleanup, parts of requests, and the secrets of logins.
     settings["LOGGING"]["loggers"] |= {name: {"level": "WARNING"} for name in ("oauth2_provider", "authlib")}
     add_tab("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), beside="sessions_app.apikey")
 

@@ -28,7 +28,7 @@ from memory_extras.oauth.conf import (
 from memory_extras.oauth.models import Assistant, Consent
 
 DAYS = 30
-CHALLENGE_CHARS = 43  # of a SHA-256
+CHALLENGE_CHARS = 43  # length of a SHA-256 hash in base64
 REQUEST_PARAMETERS = ("client_id", "redirect_uri", "response_type", "state", "code_challenge", "code_challenge_method")
 
 

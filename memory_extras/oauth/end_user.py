@@ -26,7 +26,7 @@ from sessions_app.models.application import DEFAULT, UnknownApplication
 
 logger = structlog.get_logger(__name__)
 
-MAX_QUERY_CHARS = 2_500  # characters of a request, which must fit into a cookie
+MAX_QUERY_CHARS = 2_500  # maximum length of a request, which must fit into a cookie
 GRANTED, REVOKED = "assistant_authorized", "assistant_grant_revoked"
 
 
@@ -216,7 +216,7 @@ class OwnGrantsLogin(EndUserPage):
 
 @method_decorator(public_endpoint, name="dispatch")
 class RevokeOwnGrant(OwnGrants):
-    """Revokes one of the end user's grants, and so its tokens. Other grants are ignored."""
+    """Revokes one of the end user's grants, with its tokens. Grants of other people are ignored."""
 
     http_method_names = ["post"]
 

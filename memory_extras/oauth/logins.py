@@ -1,7 +1,8 @@
 """Logins of end users. They are not Django's logins, so an end user never becomes an operator.
 
-Two signed cookies, which only the pages of end users receive, contain a started login and a finished one. A finished
-login also has a row in the table of Django's sessions, without data. It ends with this row, or after `LOGIN_SECONDS`.
+A started login and a finished login are stored in signed cookies, which only the pages of end users receive. A finished
+login also has an empty row in the table of Django's sessions. It ends when this row is deleted, or after
+`LOGIN_SECONDS`.
 """
 
 from typing import Any

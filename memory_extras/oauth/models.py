@@ -27,13 +27,13 @@ from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.refusals import Refusal
 
 UNUSED_LIFETIME = timedelta(days=1)  # lifetime of a client that registered itself and has no grant
-UNUSED_LIFETIME_IF_FULL = timedelta(minutes=10)  # the same if the list of such clients is full
+UNUSED_LIFETIME_IF_FULL = timedelta(minutes=10)  # its lifetime if there are too many such clients
 MAX_UNUSED = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-PERSON = "person"  # actor of events and grants. Other columns identify the person, and an erasure clears them
+PERSON = "person"  # actor of events and grants; other columns identify the person, and an erasure clears those
 ASSISTANT_REVOKED = "assistant_revoked"
-APP_SCHEMES = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes of applications, not sites
+APP_SCHEMES = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # URI schemes of desktop applications
 
 
 class BadRedirect(Refusal):
@@ -43,7 +43,7 @@ class BadRedirect(Refusal):
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Raise `BadRedirect` unless a URI is HTTPS, on this machine, or the known scheme of an application."""
+    """Raise `BadRedirect` unless a URI uses HTTPS or the known scheme of an application, or is on this machine."""
     try:
         parts = urlsplit(uri)
         host, _ = parts.hostname or "", parts.port  # an invalid port raises ValueError
@@ -62,7 +62,7 @@ def check_redirect_uri(uri: str) -> None:
 
 class AssistantManager(ApplicationManager):  # type: ignore[misc]
     def register(self, name: str, redirect_uris: Sequence[str], *, registered_itself: bool = False) -> "Assistant":
-        """Add a public client, as one on a user's machine can't keep a secret. Raise `BadRedirect` for a bad URI."""
+        """Add a public client, which has no secret. Raise `BadRedirect` for a bad URI."""
         for uri in redirect_uris:
             check_redirect_uri(uri)
         sources = AbstractApplication.RegistrationSource

@@ -24,7 +24,7 @@ def digest(text: str) -> str:
 
 
 def consents_of_token(text: str) -> QuerySet[Consent]:
-    """Return the consents that a token was issued for, even if it isn't valid."""
+    """Return the consents that a token was issued for, even if the token is no longer valid."""
     access, refresh = (
         tokens.objects.filter(token_checksum=digest(text)).values("consent") for tokens in (AccessToken, RefreshToken)
     )
@@ -134,7 +134,7 @@ class TokenIssuer:
     prefix = ACCESS
 
     def key_with(self, text: str, path: str) -> ApiKey | None:
-        """Return a token's key at a path, with the token's scopes. None if the token isn't valid there."""
+        """Return the API key of a token, with the token's scopes. None if the token isn't valid at this path."""
         with unlimited():  # the person isn't known yet
             valid = AccessToken.objects.filter(token_checksum=digest(text), expires__gt=timezone.now())
             limited = valid.annotate(has_limits=Exists(DailyLimit.objects.all()))

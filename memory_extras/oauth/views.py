@@ -64,7 +64,7 @@ class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc
 
 
 def _refusal_of(sent: QueryDict) -> HttpResponse | None:
-    """Reject what the library accepts: repeated parameters, where it reads the last value, and other grant types."""
+    """Reject repeated parameters and other grant types, which the library would accept."""
     if any(len(values) > 1 for _, values in sent.lists()):
         return _refused("invalid_request", "A parameter was sent more than once. Send each parameter once.")
     if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:

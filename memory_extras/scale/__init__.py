@@ -1,1 +1,1 @@
-"""An installation on several servers: turns on a Citus cluster, pages read from a replica, archives in a bucket."""
+"""Support for an installation on several servers: a Citus cluster, a read replica for pages, archives in a bucket."""

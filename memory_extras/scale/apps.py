@@ -16,5 +16,5 @@ class ScaleConfig(AppConfig):
         DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor
         several_servers.distributed_table_sources.append(distribution.distributed_tables)
         several_servers.set_reader(replica)
-        # Other apps are installed earlier, so their receivers of this signal run before.
+        # Other apps are installed earlier, so their receivers of this signal run first.
         post_migrate.connect(distribution.redistribute, sender=apps.get_app_config("moments_app"))

@@ -85,6 +85,6 @@ def extend(settings: dict[str, Any]) -> None:
         replica = {"OPTIONS": {}} | environ.Env.db_url_config(url)
         replica["HOST"] = unquote(replica["HOST"])  # as for DATABASE_URL
         replica |= {"ENGINE": "memoryproject.database", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
-        # A page waits for it, so the timeout is short.
+        # A page waits for the connection, so the timeout is short.
         replica["OPTIONS"] = settings["DATABASE_OPTIONS"] | {"connect_timeout": 2} | replica["OPTIONS"]
         settings["DATABASES"]["replica"] = replica

@@ -21,7 +21,7 @@ from sessions_app.row_security import ACTING, ROLE
 TABLES = ("sessions_app_message", "moments_app_turnembedding", "moments_app_owntext", "moments_app_correctedturn")
 ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE, FUNCTIONS_ROLE)
 
-# Each query must return a row. If it doesn't, the sentence says what is missing.
+# Each query must return a row. If it doesn't, the message says what is missing.
 _REQUIREMENTS = (
     (
         "SELECT 1 FROM pg_extension WHERE extname = 'citus'",
@@ -56,13 +56,14 @@ _DISTRIBUTED = "SELECT table_name::text FROM citus_tables WHERE citus_table_type
 
 # --- for all tables: each query returns the missing statements ---
 
-# Connections to other nodes use the role that a transaction has taken.
+# Within a transaction, Citus connects to other nodes as the current role, so each role must be able to log in.
 _LOGINS = """
 SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY (%(roles)s) AND NOT rolcanlogin
 """
-# Joins with local tables read the rows of turns first, filtered by person; row-level security doesn't allow the other
-# order. Settings of the functions that search by meaning are not propagated to nodes. Triggers of these tables only use
-# their own row. Migrations that change both a table and a function need one sequential connection per node.
+# A join with a local table must read the distributed table first, filtered by person, because row-level security
+# doesn't allow the other order. The settings of the functions for vector search are not propagated to nodes, so they
+# are set for the database. Triggers on distributed tables are safe here, because each uses only its own row. Migrations
+# that change both a table and a function need one sequential connection per node.
 _SETTINGS = """
 SELECT format('ALTER DATABASE %%I SET %%s = %%L', current_database(), name, value)
 FROM (VALUES ('citus.local_table_join_policy', 'prefer-distributed'), ('hnsw.iterative_scan', 'relaxed_order'),
@@ -73,7 +74,7 @@ WHERE NOT EXISTS (
     WHERE datname = current_database() AND setrole = 0 AND name || '=' || value = ANY (setconfig)
 )
 """
-# INSERT … SELECT from nodes uses the identity's sequence explicitly.
+# For INSERT … SELECT from nodes, Citus reads the sequence of the identity column, which requires a privilege.
 _SEQUENCES = f"""
 SELECT format('GRANT USAGE ON SEQUENCE %%s TO {ROLE}', sequence)
 FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'id' AND attidentity <> '',
@@ -81,8 +82,8 @@ FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'id' AN
 WHERE relnamespace = 'public'::regnamespace AND has_table_privilege('{ROLE}', attrelid, 'INSERT')
     AND NOT has_sequence_privilege('{ROLE}', sequence, 'USAGE')
 """  # noqa: S608 (names of our own)
-# `SET LOCAL` is propagated to other nodes, but `set_config` is not. Propagation is on only for this statement, because
-# it would include all statements of a message.
+# `SET LOCAL` is propagated to other nodes, but `set_config` is not. Propagation is on only for this one, because
+# otherwise every later `SET LOCAL` would be propagated.
 _MEMORY_SET = """
 SELECT $statement$
 CREATE OR REPLACE FUNCTION memory_set(name text, value text) RETURNS text LANGUAGE plpgsql AS $$
@@ -94,8 +95,8 @@ BEGIN
 END $$
 $statement$ FROM pg_proc WHERE oid = 'memory_set(text, text)'::regprocedure AND prosrc !~ 'SET LOCAL'
 """
-# Functions must propagate their settings to other nodes. Citus doesn't know that the key of the word index starts with
-# the person, so a filter by person is added.
+# Make functions propagate their settings to other nodes, and add a filter by person to their queries. Citus can't know
+# that the keys of the word index start with the person.
 _FUNCTIONS = r"""
 SELECT made FROM (
     SELECT definition, regexp_replace(
@@ -106,7 +107,7 @@ SELECT made FROM (
     WHERE pronamespace = 'public'::regnamespace AND proname ~ '^(recall|nearest)_'
 ) function WHERE made <> definition
 """
-# These functions run as the owner of the tables, and nodes are queried with that login.
+# These functions run as the owner of the tables, and Citus queries the nodes with the owner's login.
 _SEARCH_PATHS = """
 SELECT format('ALTER FUNCTION %%s SET search_path = pg_catalog, public, pg_temp', oid::regprocedure) FROM pg_proc
 WHERE prosecdef AND pronamespace = to_regnamespace('distribution')
@@ -115,7 +116,7 @@ WHERE prosecdef AND pronamespace = to_regnamespace('distribution')
 _FOR_DATABASE = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS, _SEARCH_PATHS)
 
 # On a node, a policy can't read our other tables, so each node has a copy of the people's applications. Only these
-# functions can access it, as the owner of the tables. Some statements are sent to nodes together with their policies.
+# functions, which run as the owner of the tables, can access it.
 _PEOPLE = (
     "CREATE SCHEMA distribution",
     f"GRANT USAGE ON SCHEMA distribution TO {OPERATOR_ROLE}",
@@ -139,7 +140,7 @@ CREATE TRIGGER distribution AFTER INSERT OR DELETE OR UPDATE OF application_id O
 FOR EACH ROW EXECUTE FUNCTION distribution.follow()
 """,
     "INSERT INTO distribution.person SELECT id, application_id FROM sessions_app_userprofile",
-    # On a node, functions must use the table's shard name, which is the same on all nodes.
+    # On a node, a function must use the name of the table's shard, which is the same on all nodes.
     """
 DO $do$ BEGIN EXECUTE format($statement$
     CREATE FUNCTION distribution.sees(person bigint) RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -153,7 +154,7 @@ DO $do$ BEGIN EXECUTE format($statement$
 $statement$, (SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'distribution.person'::regclass)); END $do$
 """,
 )
-# Last, because within a transaction a role doesn't see new objects of another role on a node.
+# Change the owner last: within a transaction, a role doesn't see another role's new objects on a node.
 _OWNED = """
 SELECT format('ALTER %%s OWNER TO %%I', made, tableowner) FROM pg_tables, unnest(ARRAY['FUNCTION distribution.follow()',
     'FUNCTION distribution.sees(bigint)', 'TABLE distribution.person', 'SCHEMA distribution']) made
@@ -166,15 +167,16 @@ _FOREIGN_KEYS = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname)
 FROM pg_constraint WHERE contype = 'f' AND %(table)s::regclass IN (conrelid, confrelid)
 """
-# Each node enforces uniqueness only among its own rows, so the constraint must include the person. The meaning is the
-# same, because a session belongs to one person.
+# Each node enforces uniqueness only among its own rows, so the constraint must include the person. The constraint means
+# the same as before, because a session belongs to one person.
 _KEYS = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I, ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, conname,
     regexp_replace(pg_get_constraintdef(pg_constraint.oid), '\\((.*?)\\)', '(\\1, user_id)'))
 FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attname = 'user_id'
 WHERE conrelid = %(table)s::regclass AND contype IN ('p', 'u') AND attnum <> ALL (conkey)
 """
-# Policies may not use a subquery either. Elsewhere, a subquery evaluates the condition once per statement.
+# Nor may policies use a subquery. In other databases, they use one so that the condition is evaluated once per
+# statement.
 _POLICIES = f"""
 SELECT format('ALTER POLICY %%I ON %%s USING (%%s)', polname, polrelid::regclass, rows)
 FROM pg_policy JOIN (VALUES ('acting_user', $$user_id = {ACTING}$$), ('operators', 'distribution.sees(user_id)'))
@@ -189,9 +191,10 @@ class NotDistributable(Exception):
 
 
 class SchemaEditor(DatabaseSchemaEditor):
-    """A schema editor that starts its transaction in a separate message.
+    """A schema editor that starts its transaction with a separate query.
 
-    Citus sends each message that changes a distributed table to the other servers as a whole.
+    Otherwise `BEGIN` and the first statement would be one query string, and Citus sends such strings to the other
+    servers as a whole.
     """
 
     def __enter__(self) -> Self:
@@ -244,7 +247,7 @@ def execute(step: Step) -> None:
 
 
 def redistribute(**_: Any) -> None:
-    """Distribute objects again that `migrate` has recreated, if the database is distributed."""
+    """If the database is distributed, distribute the objects that `migrate` has recreated."""
     if is_distributed():
         _execute(list(_missing_statements(_FOR_DATABASE)))
 

@@ -1,11 +1,11 @@
-"""Reads from a replica: lists and reports on operators' pages, which may be outdated, and exports, which may not.
+"""Reads from a replica: lists and reports for operators, which may be slightly outdated, and exports, which may not.
 
-During such a read, Django's default connection is that of the replica (`REPLICA_DATABASE_URL`), with all hooks on
-statements. So roles, row-level security and timeouts apply there too. Writes fail there. The access log is written to
-the primary afterward, before the page is returned.
+During such a read, the connection to the replica (`REPLICA_DATABASE_URL`) is Django's default connection, so roles,
+row-level security and timeouts apply as usual. Writes fail. The access log is written to the primary afterward, before
+the page is returned.
 
-A replica is used if it streams from the primary and has only a short lag. For a page, it must have all changes of this
-operator. For a read as of now, it must have all commits. Otherwise the primary is read.
+A replica is used if it streams from the primary and has only a short lag. For a page, it must have replayed all changes
+by this operator. For a read as of now, it must have replayed all commits. Otherwise, the read goes to the primary.
 """
 
 import time
@@ -46,12 +46,15 @@ _skip_until = 0.0  # monotonic clock
 
 
 def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or its data, from the replica if it is usable. `read` only reads, and may be called twice."""
+    """Return the result of `read`, a page or its data, from the replica if it is usable.
+
+    `read` must not write. It is called a second time, on the primary, if the replica fails.
+    """
     if not _is_configured() or request.method not in SAFE_METHODS or connection.in_atomic_block:
         return read()
     try:
         if replica := _usable(request.session.get(_POSITION)):
-            request.user.get_all_permissions()  # cached from the primary
+            request.user.get_all_permissions()  # read from the primary, and cached
             with _as_default(replica):
                 page = read()
                 if isinstance(page, SimpleTemplateResponse):
@@ -66,13 +69,14 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
 def from_replica_as_of_now(read: Callable[[], T]) -> T:
     """Return the result of `read` from a replica that has everything committed before this call.
 
-    For reads that must include the latest message, and no erased person. `read` only reads, and may be called twice.
+    For reads that must include the latest message and must not include an erased person. `read` must not write. It is
+    called a second time, on the primary, if the replica fails.
     """
     if not _is_configured() or connection.in_atomic_block:
         return read()
     try:
         if replica := _wait_until_usable(_current_position()):
-            # A command has not taken a role, and the replica's login alone sees no personal data.
+            # A command runs without a role, and the replica's login alone can't see personal data.
             with _as_default(replica), using_role(current_role() or ADMIN):
                 return read()
     except OperationalError as error:
@@ -96,7 +100,7 @@ def _wait_until_usable(end: str) -> BaseDatabaseWrapper | None:
 
 
 def _usable(changed_to: str | None) -> BaseDatabaseWrapper | None:
-    """Return the replica's connection if it has this operator's changes (up to a WAL position) and a short lag.
+    """Return the replica's connection if it has a short lag, and has replayed the WAL up to a position.
 
     Raises:
         OperationalError: The replica can't be reached, or is not streaming.

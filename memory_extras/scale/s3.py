@@ -1,7 +1,7 @@
 """Archives in a bucket of an S3-compatible object store. Requires the extra `s3`.
 
-Extends the storage of django-storages for archives: a part of a file can be read without the rest, and deleted files
-are gone even from a bucket with versioning.
+Extends the storage of django-storages for archives: a part of a file can be read without the rest, and deleting a file
+also deletes its versions in the bucket.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ CLIENT: dict[str, Any] = {
     "connect_timeout": 5,  # seconds
     "read_timeout": 30,
     "retries": {"mode": "standard", "total_max_attempts": 3},
-    # Archives have their own checksums, and not every store supports those of newer clients.
+    # Archives have their own checksums, and not every store supports the checksums that newer clients send.
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
@@ -38,12 +38,12 @@ class PartialFile(S3File):  # type: ignore[misc]
 
 
 class S3Archives(S3Storage):  # type: ignore[misc]
-    """A Django storage of archives. Blank credentials are those of the environment or of the host's role."""
+    """A Django storage of archives. If the credentials are blank, boto3 uses those of the environment or the host."""
 
     def __init__(
         self, *, bucket: str, endpoint_url: str, region: str, access_key: str, secret_key: str, prefix: str
     ) -> None:
-        addressing = "path" if endpoint_url else "auto"  # few stores have a host name for each bucket
+        addressing = "path" if endpoint_url else "auto"  # few other stores support bucket names in host names
         super().__init__(
             bucket_name=bucket,
             endpoint_url=endpoint_url or None,

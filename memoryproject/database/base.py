@@ -1,7 +1,8 @@
 """The database backend: Django's for PostgreSQL, which starts the embedded server and sends few messages per request.
 
-Each round trip takes a few tenths of a millisecond, largely in Python. So BEGIN is sent in one message with the first
-statement of a transaction. A pooled connection that responded a moment ago is used without a check.
+Each round trip takes a few tenths of a millisecond, largely in Python. To save round trips, BEGIN is sent in the same
+message as the first statement of a transaction, and a pooled connection that has just responded is used without a
+check.
 """
 
 import select
@@ -22,7 +23,7 @@ _responded_at: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
 
 
 class Cursor(base.CursorMixin, ClientCursor[Any]):
-    """A cursor that sends BEGIN in one message with the first statement of a transaction."""
+    """A cursor that sends BEGIN in the same message as the first statement of a transaction."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         connection = self.connection
@@ -39,10 +40,10 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Uses `Cursor`. Checks a pooled connection only if it may be dead.
+    """The connection of a thread. Uses `Cursor`, and checks a pooled connection only if it may be dead.
 
-    With `EMBEDDED` in the database's settings, it starts the embedded server, if necessary, before it opens or reuses a
-    connection. The server's socket overrides `HOST`.
+    If the database's settings contain `EMBEDDED`, the embedded server is started if necessary whenever the connection
+    is opened or reused. The server's socket overrides `HOST`.
     """
 
     def get_connection_params(self) -> dict[str, Any]:
@@ -55,7 +56,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def chunked_cursor(self) -> Any:
         """Return a cursor that reads rows in chunks within a transaction, or all at once outside of one.
 
-        A server-side cursor that outlives its transaction is bound to its connection, which a pooler may reuse.
+        Outside of a transaction, a server-side cursor depends on its connection, which a pooler may give to another
+        client.
         """
         return super().chunked_cursor() if self.in_atomic_block else self.cursor()
 
@@ -70,8 +72,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 def _is_alive(connection: Connection[Any]) -> bool:
-    # If the server closed the connection, its last message can be read now. Only a query can detect that the server has
-    # vanished, so a connection without a recent response is queried.
+    # If the server has closed the connection, a message from it is pending. If the server has vanished, only a query
+    # detects it, so a connection without a recent response is queried.
     is_trusted = time.monotonic() - _responded_at.get(connection, 0.0) < TRUSTED_SECONDS
     if is_trusted and not _has_pending_message(connection):
         return True

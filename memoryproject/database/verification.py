@@ -1,4 +1,4 @@
-"""Verify an installation: what every request needs, and the integrity of all data."""
+"""Verify an installation: check that requests can work, and that all data are intact."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -84,10 +84,10 @@ def _partial_upgrade() -> str:
 
 
 def partly_applied(recorded: Collection[tuple[str, str]]) -> str:
-    """Return a sentence if only some migrations replaced by a squashed one were applied, or a blank string.
+    """Return an error message if a squashed migration was only partly applied before it was squashed, or "".
 
-    Django ignores such a squashed migration, or raises an error. Django can't apply the rest, because their files are
-    deleted.
+    Django would ignore the squashed migration or raise an error. It can't apply the missing part, because the files of
+    the original migrations are deleted.
     """
     loader = MigrationLoader(None, load=False)
     loader.load_disk()
@@ -151,7 +151,7 @@ def definer_function_problems() -> list[str]:
 
 
 def request_problems() -> list[str]:
-    """Run a request's transaction without a user, and return its problems. Errors are reported only by class."""
+    """Run a request's transaction without a user, and return its problems. Report only the class of an error."""
     try:
         with acting_for(None, application=DEFAULT):
             if Session.objects.exists() or Message.objects.exists():

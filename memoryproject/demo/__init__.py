@@ -1,6 +1,6 @@
 """The demonstration. It posts a conversation of several days to the API, and shows the resulting memory.
 
-Like any application, it uses only the API. The worker does the rest.
+Like any application, it uses only the API. The worker builds the memory.
 """
 
 import json
@@ -19,8 +19,8 @@ BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
 QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is it?"
 QUESTION_TOKENS = 400  # enough for a few lines
-MOMENTS = 5  # number to show
-LINE = 110  # characters of a text to show
+MOMENTS = 5  # number of moments to show
+LINE = 110  # number of characters to show of a text
 
 open_url = build_opener(ProxyHandler({})).open  # ignores the proxies in the environment
 
@@ -98,7 +98,7 @@ class Demonstration:
             self.write("   a summary of the older messages, and the newest messages word for word.")
 
     def _show_context(self) -> None:
-        """Ask in a new session, where the answer can only come from memory."""
+        """Ask a question in a new session. Only memory contains the answer."""
         session_id = f"{self.session_id}-later"
         greeting = {"role": "user", "content": "Good morning!", "external_id": "later-001"}
         self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])

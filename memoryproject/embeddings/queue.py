@@ -17,11 +17,11 @@ from time import monotonic
 
 from memoryproject.embeddings.served import MAX_CHARS, Embedding, Model
 
-MAX_QUERIES = 64  # waiting queries; their clients time out after two seconds
-MAX_DOCUMENTS = 4_096  # waiting texts
-MAX_WAIT = 20.0  # seconds that new documents may have to wait
+MAX_QUERIES = 64  # maximum number of waiting queries; their clients time out after two seconds
+MAX_DOCUMENTS = 4_096  # maximum number of waiting documents
+MAX_WAIT = 20.0  # maximum estimated wait of new documents, in seconds
 SECONDS_PER_CHAR = 0.0001  # estimate before the first texts are measured
-RECENT = 0.05  # weight of the last text in the mean seconds per character
+RECENT = 0.05  # weight of the latest text in the moving average of seconds per character
 NICENESS = 5  # nice value of the thread that embeds documents
 
 
@@ -47,7 +47,7 @@ class QueuedRequest:
 
 
 class SerialQueue:
-    """Requests that one thread processes in order, text by text. Requests of the queue `yields_to` come first."""
+    """Requests that one thread processes in order, text by text. Requests in the queue `yields_to` have priority."""
 
     def __init__(self, model: Model, *, is_query: bool, yields_to: "SerialQueue | None" = None) -> None:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to

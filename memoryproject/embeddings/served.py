@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-MAX_CHARS = 1_000  # per text; the rest is ignored
-MAX_TOKENS = 320  # per text; the rest is ignored, because the time per token grows with the number of tokens
+MAX_CHARS = 1_000  # maximum characters per text; the rest is ignored
+# maximum tokens per text; the rest is ignored, because the time per token grows with the number of tokens
+MAX_TOKENS = 320
 POOLED_OUTPUT = "sentence_embedding"  # the output of models with built-in pooling
 _FATAL = 4  # a log level of ONNX Runtime
 
@@ -57,7 +58,7 @@ def session(model: str | bytes) -> "InferenceSession":
 
 
 def unit(vector: FloatArray) -> FloatArray:
-    """Return the vector with length 1."""
+    """Scale a vector to length 1."""
     found: FloatArray = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
     return found
 

@@ -1,8 +1,8 @@
 """Rate-limit unauthenticated requests by IP address.
 
 A request is counted before its body is read or the database is queried. If its key proves valid, the count is reverted,
-and later requests with the key skip the limit. When an address has reached its limit, requests with the prefix of an
-existing key are still accepted, but have a separate limit for each prefix.
+and later requests with the key skip the limit. When an address has reached its limit, requests whose key has an
+existing prefix are still accepted, with a separate limit for each prefix.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 NETWORK_BITS = 64  # addresses with the same prefix of this length belong to one IPv6 client
-BURST_SECONDS = 10  # the requests of this many seconds may come at once
-MAX_BUCKETS = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
+BURST_SECONDS = 10  # burst: the number of seconds whose requests may arrive at once
+MAX_BUCKETS = 10_000  # number of addresses to track; the least recently used one is dropped, which resets its limit
 MAX_PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
 PATIENCE = 0.5  # how long a request waits for the prefixes
@@ -56,7 +56,7 @@ def address_range(address: str) -> str:
 
 
 class TokenBuckets:
-    """A token bucket for each name, refilled with `ANONYMOUS_RATE` tokens per second. For one event loop."""
+    """A token bucket for each name, refilled with `ANONYMOUS_RATE` tokens per second. Not thread-safe."""
 
     def __init__(self) -> None:
         self._left: LRUCache[str, tuple[float, float]] = LRUCache(MAX_BUCKETS)
@@ -78,7 +78,7 @@ class TokenBuckets:
 
 
 class KeyPrefixes:
-    """The prefixes of existing keys. A thread reads them, and only while requests are being rejected."""
+    """The prefixes of existing keys. They are read in a thread, and only when a request would be rejected."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="key prefixes")
@@ -86,7 +86,7 @@ class KeyPrefixes:
         self._read_at = -FRESH_SECONDS
 
     async def has(self, prefix: str) -> bool:
-        """Return whether a valid key has this prefix. False if the prefixes can't be read in time."""
+        """Return whether a valid key has this prefix. Return False if the prefixes can't be read in time."""
         now = time.monotonic()
         is_read = self._reading is None or self._reading.done()
         if is_read and now - self._read_at > FRESH_SECONDS:

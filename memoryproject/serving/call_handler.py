@@ -1,7 +1,8 @@
 """Two Django handlers: one for pages, and one for API calls, which skips the middleware that only pages need.
 
-Logins, second factors, forms and messages exist only on pages. A call has only a key, in its header. Both kinds of
-responses have the content security policy, which is built once for all responses that don't change it.
+Logins, second factors, forms and messages exist only on pages. API calls need only the key in their header. All
+responses have the content security policy. Its header is built once, and used for all responses that don't change the
+policy.
 """
 
 from collections.abc import Iterable
@@ -42,7 +43,7 @@ class Handlers:
 
 
 class ContentPolicyMiddleware(CSPMiddleware):
-    """Adds the content security policy, built for this response if it has a nonce or a view changed it."""
+    """Adds the content security policy. The header is rebuilt if it has a nonce, or if a view changed the policy."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         is_custom = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))

@@ -1,8 +1,8 @@
 """Fair shares of a web process's threads, by API key and by application.
 
-Each key, and each application, has a budget of thread-seconds that refills. While other callers that used less are
-active, a caller may use one thread at a time, and its calls over the budget wait, or get 429 if the wait would be too
-long. A lone caller is not limited by its budget. Everything here runs on the event loop.
+Each key and each application has a budget of thread-seconds, which is refilled continuously. While callers that used
+less are active, a caller may use only one thread at a time. Its calls over the budget must wait, or get 429 if the wait
+would be too long. A caller without active competitors is not limited. Everything here runs on the event loop.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from django.conf import settings
 ACTIVE_SECONDS = 2.0  # how long another caller counts as active after its last call
 REFILL_SHARE = 0.25  # share of a budget that is refilled per second
 PATIENCE = 5.0  # maximum seconds that a call waits for its budget
-REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
-MAX_ACCOUNTS = 10_000  # budgets to keep, of the most recent keys (and applications)
+REFUSED_AFTER = 1.0  # delay of a 429 in seconds, to slow down clients that retry immediately
+MAX_ACCOUNTS = 10_000  # number of budgets to keep, for the most recent callers
 FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
-LAST_CALL_WEIGHT = 0.2  # weight of the last call in the expectation for the next one
+LAST_CALL_WEIGHT = 0.2  # weight of the last call in the moving average of thread-seconds per call
 
 
 class Refused(Exception):
@@ -58,7 +58,7 @@ class Caller:
 
 @dataclass
 class _Account:
-    """A caller's remaining thread-seconds, when they were computed, and the expected thread-seconds of a call."""
+    """The thread-seconds that a caller had left at a time, and those that its next call is expected to use."""
 
     left: float
     at: float
@@ -71,7 +71,7 @@ class Budget:
         self._accounts: OrderedDict[str, _Account] = OrderedDict()  # the most recent caller is last
 
     def reserve(self, name: str) -> tuple[float, float]:
-        """Return the expected thread-seconds of a call, which are reserved, and the seconds that it must wait.
+        """Reserve the expected thread-seconds of a call. Return them, and the seconds that the call must wait.
 
         Raises:
             Refused: The wait would be too long. Nothing is reserved.
@@ -94,7 +94,7 @@ class Budget:
         account = self._account(name)
         account.left -= seconds
         if not self.must_yield(name):
-            account.left = max(account.left, 0.0)  # no other caller had to wait, so there is no debt
+            account.left = max(account.left, 0.0)  # the caller did not delay any other caller, so it incurs no debt
 
     def expect(self, name: str, seconds: float) -> None:
         """Update the expected thread-seconds of the next call from those of a finished one."""
@@ -102,7 +102,7 @@ class Budget:
         account.expected += LAST_CALL_WEIGHT * (seconds - account.expected)
 
     def must_yield(self, name: str) -> bool:
-        """Return whether another caller that used less has called recently."""
+        """Return whether a caller that used less is active."""
         account = self._accounts.get(name)
         if not account:
             return False
@@ -125,8 +125,8 @@ class Spending:
     """Charges the thread-seconds of one request to its budgets.
 
     Args:
-        paid: The reservations: the budget, the caller's name and the thread-seconds.
-        has_used: Set when a thread has worked for the request.
+        paid: The reservations, each with its budget, the caller's name and the thread-seconds.
+        has_used: Set as soon as a thread has worked for the request.
     """
 
     def __init__(self, *paid: tuple[Budget, str, float], has_used: asyncio.Event | None = None) -> None:
@@ -171,7 +171,8 @@ class FairShares:
         """Admit a request as soon as its caller's budgets allow it, or raise `Refused`.
 
         Args:
-            identify: Returns the sender. Called again after a key's first request, which shows if the key is valid.
+            identify: Returns the sender. For a key that is not verified yet, it is called again after the key's first
+                request.
         """
         caller, has_used = identify(), asyncio.Event()
         if caller.key and not caller.application:
@@ -193,7 +194,7 @@ class FairShares:
             has_used.set()
 
     def must_yield(self, kind: str, name: str) -> bool:
-        """Return whether another caller of the same kind, `key` or `application`, has used less."""
+        """Return whether a caller of the same kind (`key` or `application`) that used less is active."""
         return self._budgets[kind].must_yield(name)
 
     async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:

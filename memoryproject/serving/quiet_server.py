@@ -1,7 +1,7 @@
 """Uvicorn's server, changed in two ways.
 
-While idle, it wakes up every few seconds instead of ten times a second. After a signal, it returns. Uvicorn would raise
-the signal again, which ends the process before it has written and sent pending data.
+While idle, it wakes up every few seconds instead of ten times a second. And after a signal, it only returns. Uvicorn
+would raise the signal again, which ends the process before pending data are written and sent.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """The part of a web process between the event loop and its few threads.
 
-The event loop reads the whole request, within a deadline, before a thread starts on it. A thread only computes the
-response, however slowly the client reads it. Requests for one session get at most half of the threads, so a locked
+The event loop reads the whole request, within a deadline, before a thread handles it. The thread only computes the
+response. It doesn't wait for a slow client. Requests for one session get at most half of the threads, so a locked
 session doesn't block the others. Requests for one person get at most three quarters. Requests of one key or application
-get all but one, or a single one while callers that used less are active (`fair_shares.py`). A request gets 503 if no
-thread becomes free for a while, if the database does not respond, or if its deadline passes. The event loop itself
-handles health checks.
+get all threads except one, or a single thread while callers that used less are active (`fair_shares.py`). A request
+gets 503 if no thread becomes free for a while, if the database does not respond, or if its deadline passes. The event
+loop itself handles health checks.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ _Write = Callable[[bytes], None]
 StartResponse = Callable[..., _Write]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-BODY_SECONDS = 30  # maximum time to send a body
-MAX_IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
+BODY_SECONDS = 30  # maximum seconds until a body is complete
+MAX_IN_MEMORY = 1_000_000  # maximum bytes of a body in memory; a larger body is stored in a file
 MAX_UNSTREAMED = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
-READ_SECONDS = 60  # maximum time to read a part of a streamed response
+READ_SECONDS = 60  # maximum seconds until a client has read a part of a streamed response
 WAIT_SECONDS = 10.0  # maximum wait for a thread
 STALLED_SECONDS = 3.0  # seconds without a free thread, after which the queue counts as stalled
 STALLED_WAIT = 0.3  # maximum wait in a stalled queue
-SPARE = 1  # threads kept for other applications
+SPARE = 1  # number of threads reserved for other applications
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
-FIRST = "first"  # identifies the first application, whose primary key `VERIFIED` does not store
+FIRST = "first"  # stands for the first application, whose primary key is not stored in `VERIFIED`
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
@@ -65,7 +65,7 @@ class Threads:
     """The threads of an event loop, shared so that no caller occupies all of them.
 
     Args:
-        number: The threads that one application may use. There is one more, for others.
+        number: The number of threads that one application may use. One more thread is reserved for others.
     """
 
     def __init__(self, number: int) -> None:
@@ -102,7 +102,7 @@ class Threads:
 
     @asynccontextmanager
     async def occupy_share(self, caller: Caller) -> AsyncIterator[None]:
-        """Occupy a place in the caller's share while the block runs. Wait for it without a time limit."""
+        """Occupy one of the caller's threads while the block runs. Wait for it without a time limit."""
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
                 await stack.enter_async_context(share)
@@ -119,7 +119,7 @@ class Threads:
         return self._shares.setdefault(subject, share) if subject else share
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
-        """Wait up to `WAIT_SECONDS` for a place, less in a stalled queue, and never past the deadline."""
+        """Acquire a semaphore, or raise `Refused` after `WAIT_SECONDS`, at the deadline, or if the queue is stalled."""
         began, ends = time.monotonic(), deadline()
         while semaphore.locked():
             try:
@@ -205,10 +205,9 @@ def session_of(path: str) -> str:
 
 
 def person_of(path: str, query: bytes, authorization: bytes) -> str:
-    """Return an id of the request's person. Blank if only the body or the database has it.
+    """Return a string that identifies the request's person, or "" if that requires the body or the database.
 
-    A user's own key identifies the person, whatever `user_id` the request has, so it can't use up another person's
-    share.
+    A user's own key takes precedence over the `user_id`, so a user can't use up another person's share.
     """
     if key := KEY_OF_A_PERSON.match(authorization):
         return f"key {key[1].decode()}"
@@ -218,7 +217,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 
 
 def application_of(authorization: bytes) -> str:
-    """Return the id of a key's application. Blank for the first application, and if it isn't known."""
+    """Return the id of a key's application. Blank if it is unknown or the first application."""
     key = _KEY.match(authorization)
     return str(VERIFIED.application_of(key[1].decode("latin-1")) or "") if key else ""
 
@@ -257,13 +256,15 @@ class ThreadsOfLoops:
 
 
 class Bridge:
-    """Runs a WSGI application under ASGI. Bodies are read before a thread starts, and responses are sent after it.
+    """Runs a WSGI application under ASGI.
+
+    Bodies are read before a thread starts, and responses are sent when it is done.
 
     A response over `MAX_UNSTREAMED` bytes is streamed while it is created. Its thread then waits for the client, at
     most `READ_SECONDS` per part.
 
-    If the database does not respond, requests fail early. Only those that may have changed something wait, because only
-    the database knows the outcome.
+    If the database does not respond, requests fail early. A request that may have changed data waits, because the
+    outcome is known only to the database.
     """
 
     def __init__(self, application: Application, threads: int) -> None:
@@ -272,7 +273,7 @@ class Bridge:
         self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
-        """Serve a request, or raise `Refused` if it takes too long, or `DatabaseHangs`."""
+        """Serve a request, or raise `Refused` if it takes too long. Raise `DatabaseHangs` if the database does."""
         PROBE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
@@ -299,7 +300,7 @@ class Bridge:
 
 
 class _Call:
-    """One request in a thread. `send` is awaited in the loop. `has_thread` says whether a thread works on it."""
+    """One request. `send` is awaited in the event loop. `has_thread` is set once a thread handles the request."""
 
     def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
         self._application, self._environ, self._send, self._loop = application, environ, send, loop
@@ -307,7 +308,7 @@ class _Call:
         self._has_sent = self._is_abandoned = self.has_thread = False
 
     def abandon(self, work: "asyncio.Task[list[Message]]") -> bool:
-        """Abandon the request if that is safe, and return whether it was. Cancel its task if it has no thread yet."""
+        """Abandon the request if that is safe. Return whether it was abandoned. Without a thread, cancel its task."""
         only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_sent
         self._is_abandoned = only_reads or not self.has_thread
         if not self.has_thread:

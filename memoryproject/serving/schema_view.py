@@ -1,4 +1,4 @@
-"""The OpenAPI schema, one version for users' keys, and one for all other clients.
+"""The OpenAPI schema, in two versions: one for users' keys, and one for all other clients.
 
 Generating it takes a second, so the web server does it once, before it forks its processes.
 """
@@ -26,7 +26,7 @@ def _tag(request: HttpRequest) -> str:
 def schema(request: HttpRequest) -> HttpResponse:
     """Return the OpenAPI schema as JSON, or 304 if the client's copy is current.
 
-    A user's key need not name the person, but other keys must. So there are two versions.
+    There are two versions, because requests with a user's key need not name the person.
     """
     return HttpResponse(_version_for(request)[0], content_type=OpenApiJsonRenderer.media_type)
 

@@ -1,7 +1,7 @@
 """Static files whose names contain a hash of their content, so browsers cache them forever.
 
-`collectstatic` isn't needed. The hashes are computed when a process starts, which takes a twentieth of a second. A page
-from another release may request an old name. It gets the current file.
+`collectstatic` isn't needed. The hashes are computed when a process starts, which takes a twentieth of a second. If a
+page of another release requests an old name, the current file is returned.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """The health checks of the site. `/readyz`, the watchdog and the dashboard each run some of them.
 
-A change of the watchdog's verdict is an event in the log (`site_state`). `/metrics` and notifications report it.
+A change of the watchdog's verdict is an event in the log (`site_state`). `/metrics` and notifications report such
+changes.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from moments_app.reports.overview import Backlog, job_groups
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.database.database_roles import ADMIN, using_role
 
-QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
+QUEUE_AGE_ALARM = timedelta(minutes=5)  # if due work waits longer, the site counts as degraded
 MANY_RESTARTS = 3
 CHANGES = 8  # number of changes of the state to read
 SCHEDULES = "admin:django_q_schedule_changelist"
@@ -41,7 +42,7 @@ is_schema_current = False
 
 
 class Level(StrEnum):
-    INFO = "info"  # an operator should look
+    INFO = "info"  # for operators; the site still counts as up
     DEGRADED = "degraded"
     DOWN = "down"
 
@@ -71,7 +72,10 @@ Findings = Iterator[Finding]
 
 @dataclass
 class CheckData:
-    """Data that checks and their caller share, each read at most once. The page shows `incidents`."""
+    """Data that checks and their caller share, each read at most once.
+
+    `incidents` are those that the dashboard shows.
+    """
 
     incidents: Sequence[Incident] = ()
     sees_circuits: bool = True
@@ -115,7 +119,7 @@ def _schema_mismatch() -> str:
 
 
 def mark_schema_current() -> None:
-    """Record that the tables match, after this process has migrated them, so its forks don't load all migrations."""
+    """Record that this process has migrated the tables, so that its forks don't need to load all migrations."""
     global is_schema_current
     is_schema_current = True
 
@@ -139,7 +143,7 @@ def _unanswered(error: Exception) -> str:
 
 
 def _held(_: CheckData) -> Findings:
-    """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
+    """Yield the reasons why jobs are waiting. A backoff or a running job is a reason only after `QUEUE_AGE_ALARM`."""
     now = timezone.now()
     groups = job_groups(Job.objects.all())
     for kind in Job.Held:
@@ -152,7 +156,7 @@ def _held(_: CheckData) -> Findings:
 
 
 def _circuits(facts: CheckData) -> Findings:
-    """Yield open circuits, except those of incidents that the page shows."""
+    """Yield open circuits, except those that the dashboard shows as part of an incident."""
     shown = {circuit.pk for incident in facts.incidents for circuit in incident.circuits}
     for circuit in facts.circuits:
         if circuit.pk not in shown:
@@ -208,7 +212,7 @@ def _clocks(facts: CheckData) -> Findings:
 
 READINESS_CHECKS = (_database, _queue)
 DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
-# The dashboard also shows incidents, which explain why jobs wait, and a list of restarts.
+# Reasons why jobs wait, and restarts, are not included, because the dashboard shows incidents and a list of restarts.
 DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 
@@ -222,7 +226,7 @@ def findings(checks: Iterable[Callable[[CheckData], Findings]], facts: CheckData
 
 
 def with_request(found: list[Finding]) -> list[Finding]:
-    """Return the findings, with those of a request's transaction unless the site is already known to be down."""
+    """Return the findings and, unless they say that the site is down, the problems of a request's transaction."""
     return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in request_problems())]
 
 
@@ -255,7 +259,7 @@ def describe_heartbeat(seen_at: datetime | None) -> str:
 
 
 class Readiness:
-    """The response of `/readyz`, computed in its own thread, which a hanging database may block."""
+    """The response of `/readyz`, computed in a separate thread, because a hanging database may block it."""
 
     PATIENCE = 3.0
 

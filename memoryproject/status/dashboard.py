@@ -145,7 +145,7 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     }
 
 
-# --- charts, in the form that unfold's script draws; a table with the same data accompanies each for screen readers ---
+# --- charts, as data for unfold's script; each chart has a table with the same data for screen readers ---
 
 GRAY = "#7c8594"
 TICKS = {"color": GRAY, "maxRotation": 0, "maxTicksLimit": 5}
@@ -153,7 +153,7 @@ TICKS = {"color": GRAY, "maxRotation": 0, "maxTicksLimit": 5}
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure over time, drawn by chart.js from JSON. Blank `url` means that no list has the counted rows."""
+    """A figure over time, drawn by chart.js from JSON. `url` is the list of the counted rows, or blank."""
 
     title: str
     whole: str

@@ -1,7 +1,7 @@
-"""Prometheus metrics. They are read from the database on request, except those that this process counts itself.
+"""Prometheus metrics. Most are read from the database on request, and some are counted by the web processes.
 
-Each function in `FIGURES` yields some of them. It makes a constant number of queries, which read indexes or a limited
-number of rows. To add a metric, add a function.
+Each function in `FIGURES` yields some of them. A function must make a constant number of queries, each of which reads
+an index or a limited number of rows. To add a metric, add a function.
 """
 
 from collections import defaultdict
@@ -40,8 +40,8 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
 from sessions_app.transcript import spool
 
-RECENT = timedelta(minutes=5)  # the time over which calls of providers are counted
-KEPT_SECONDS = 60  # counting vectors takes long, and Prometheus doesn't need fresh values
+RECENT = timedelta(minutes=5)  # period over which calls to providers are counted
+KEPT_SECONDS = 60  # how long counts are cached; counting vectors is slow, and Prometheus doesn't need fresh values
 
 Labeled = dict[tuple[str, ...], float]
 Figures = Callable[[], Iterator[Metric]]
@@ -51,10 +51,10 @@ class MetricsView(APIView):
     """The metrics, for service keys. Keys of the first application get all, other keys those of their application."""
 
     permission_classes = [HasScope, IsServiceKey]
-    throttle_classes = [KeyRateThrottle]  # without the daily limits
+    throttle_classes = [KeyRateThrottle]  # the daily limits don't apply
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """Let `get` read the `Accept` header. Errors are always JSON."""
+        """Skip the negotiation: `get` reads the `Accept` header itself, and errors are always JSON."""
         return super().perform_content_negotiation(request, force=True)
 
     @extend_schema(exclude=True)
@@ -69,7 +69,7 @@ class MetricsView(APIView):
             registry.register(_FromDatabase(figures_of(key.application_id)))
         try:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        except (TypeError, ValueError):  # a version that is not a number
+        except (TypeError, ValueError):  # a version in the header is not a number
             encode, content_type = choose_encoder("")
         return HttpResponse(encode(registry), content_type=content_type)
 
@@ -79,7 +79,7 @@ class _FromDatabase(Collector):
         self._figures = figures
 
     def describe(self) -> list[Metric]:
-        """Return nothing. Otherwise, the registry would read the metrics twice."""
+        """Return nothing. Without this method, the registry would collect the metrics twice."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -160,7 +160,7 @@ def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
 
 
 def _usage(rows: DailyUsageQuerySet) -> Iterator[Metric]:
-    """Yield the usage of applications today. It restarts at 0 at midnight UTC, as counters may."""
+    """Yield the usage of applications today. The counters restart at 0 at midnight UTC, which Prometheus allows."""
     sums: Any = rows.filter(application__isnull=False, day=today()).order_by().values("application__name")
     used = list(sums.annotate(**{f"sum_{name}": Sum(name) for name in UNITS}))
     for name, unit in UNITS.items():
@@ -200,7 +200,7 @@ def _contexts() -> Iterator[Metric]:
 
 
 def _database() -> Iterator[Metric]:
-    with using_role(None), connection.cursor() as cursor:  # the size needs the login's right to connect
+    with using_role(None), connection.cursor() as cursor:  # reading the size requires the right to connect
         cursor.execute("SELECT pg_database_size(current_database())")
         (size,) = cursor.fetchone() or (0,)
     yield _gauge("memory_database_bytes", "Size of the database on disk.", [], {(): size})

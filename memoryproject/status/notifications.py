@@ -25,7 +25,7 @@ from memoryproject.settings import CONF
 from memoryproject.status.site_state import Change
 from memoryproject.status.webhooks import NotReceived, post
 
-SECONDS = 10.0  # timeout of a command
+SECONDS = 10.0  # timeout of a command in seconds
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds
 SIGNATURE = "X-Memory-Signature"
 
@@ -109,7 +109,7 @@ def channels() -> list[Channel]:
 
 
 class Delivery:
-    """The attempts to report one change, over the channels that have not reported it yet."""
+    """The attempts to report one change, through the channels that have not yet succeeded."""
 
     def __init__(self, change: Change, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
         self.change = change

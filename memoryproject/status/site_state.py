@@ -1,7 +1,7 @@
 """The state of the site in the event log: up, degraded or down, with the reasons and the start time.
 
-Each change of the state is logged once, however many watchdogs there are, so a notification that could not be sent
-survives its process. `checks` determines the state, and `watchdog` decides when to log a change.
+Each change of the state is logged once, even with several watchdogs. If a watchdog dies before it has sent the
+notification, another one can send it. `checks` determines the state, and `watchdog` decides when to log a change.
 """
 
 from contextlib import suppress
@@ -24,7 +24,8 @@ RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
 ACTOR = "watch"
 DAY = timedelta(days=1)
 RESTARTS_WITHIN, RESTARTS_READ = timedelta(minutes=10), 30
-CORRECTION_SHOWN = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
+# how long the site counts as degraded after times in the future were corrected
+CORRECTION_SHOWN = timedelta(minutes=10)
 
 
 class State(StrEnum):
@@ -38,7 +39,10 @@ def refused_providers() -> list[str]:
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    """Return events of a kind, newest first, with `age` by the database's clock, because several hosts write events."""
+    """Return events of a kind, newest first, with their `age`.
+
+    The age is computed with the database's clock, because the clocks of hosts may differ.
+    """
     return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
@@ -51,7 +55,7 @@ def record_restart(sentence: str, actor: str) -> None:
     """Log that a process died and is being restarted. If the database is down, log nothing."""
     with suppress(DatabaseUnavailable), database():
         write_event(RESTARTED, actor, {"told": sentence})
-        wake_workers()  # they reclaim the job of the dead process
+        wake_workers()  # workers take over the job of the dead process
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
@@ -97,9 +101,9 @@ class Change:
 
     @transaction.atomic
     def record(self) -> "Change | None":
-        """Write it into the event log. Return None if a watchdog has logged it, or a later one.
+        """Log the change as an event. Return None if a watchdog has already logged it, or a later change.
 
-        If the last change is dated in the future, it doesn't count as later, or it would suppress all new changes.
+        A last change dated in the future doesn't count as later. It would suppress all new changes.
         """
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('state', 0))")

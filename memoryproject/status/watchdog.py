@@ -4,8 +4,8 @@ It checks the state every few seconds, even if the database hangs. A new state c
 Then the first watchdog that sees it writes it into the event log and sends the notification. While the database is
 down, each watchdog sends its own notification, and logs the change later.
 
-Two threads of this process queue scheduled tasks and send webhooks. If the site has an embedded database, the process
-outlives its parent for a moment to stop it.
+Two threads of this process queue scheduled tasks and send webhooks. If the site has an embedded database and the parent
+process dies, the watchdog stops the database before it exits.
 """
 
 import os
@@ -38,12 +38,12 @@ from moments_app.jobs.worker import watch_jobs
 from sessions_app.clock import correct_times, database_now, report
 from sessions_app.retention import archive_files
 
-CONFIRMED_AFTER = 15.0  # how long a state must last, so a brief failure sends no alarm
+CONFIRMED_AFTER = 15.0  # how long a state must last; a brief failure causes no notification
 CHECK_SECONDS = 5.0  # seconds between two checks while the state changes
 IDLE_CHECK_SECONDS = 30.0  # seconds between two checks otherwise
-TAKEOVER_SECONDS = 60.0  # time after which any watchdog may send a change's notification
+TAKEOVER_SECONDS = 60.0  # age of a change after which any watchdog may send its notification
 RECHECK_SECONDS = 300.0  # seconds between checks of providers while one fails
-CORRECTED_EVERY = 60.0  # seconds
+CORRECTED_EVERY = 60.0  # seconds between corrections of times
 
 logger = structlog.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class Watchdog:
             self._known, self._delivery = last, None
 
     def _finish_notifications(self) -> None:
-        """Record that the last change's notifications are complete, or send those of a watchdog that died."""
+        """Record that the last change's notifications are complete, or take them over from a watchdog that died."""
         known = self._known
         if known is None or known.pk == self._finished:
             return
@@ -154,7 +154,7 @@ class ProviderChecks:
     """Checks the providers in a separate thread, and repeats the check while one fails."""
 
     def __init__(self) -> None:
-        self._refused: list[str] | None = None  # results that are not logged yet
+        self._refused: list[str] | None = None  # results to log
         self._next_check_at: float | None = 0.0
 
     def check(self) -> None:
@@ -223,7 +223,7 @@ def _run_or_exit(name: str, serve: Callable[[threading.Event], None], ending: th
 # --- the check of the providers' keys, before the first job needs them ---
 
 SECONDS = 10.0
-ANSWER_BYTES = 10_000_000  # some providers list thousands of models
+ANSWER_BYTES = 10_000_000  # large, because some providers list thousands of models
 PURPOSE = "check"
 SETTING_OF_ERROR = {"credential": "API_KEY", "address": "BASE_URL", "unavailable": "BASE_URL", "quota": "API_KEY"}
 CHAT = "/chat/completions", {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1}
@@ -233,7 +233,7 @@ RERANK = "/rerank", {"query": "Hello.", "documents": ["Hello."]}
 
 @dataclass(frozen=True)
 class Provider:
-    """An endpoint in the settings. `smallest` is the path and body of the smallest call, if a model is named."""
+    """An endpoint in the settings. `smallest` is the path and body of the cheapest possible call, if there is one."""
 
     prefix: str
     url: str
@@ -242,9 +242,9 @@ class Provider:
     smallest: tuple[str, dict[str, Any]] | None = None
 
     def refusal(self) -> str:
-        """Return a sentence if the provider rejects the key or is not at the URL. Otherwise, return a blank string."""
+        """Return an error message if the URL is wrong or the provider rejects the key, otherwise a blank string."""
         error = self._ask("/models", None)
-        if error and error.kind in ("address", "rejected"):  # it may have no list of models
+        if error and error.kind in ("address", "rejected"):  # some providers have no list of models
             error = self._ask(*self.smallest) if self.smallest else None
         if error is None or error.kind not in SETTING_OF_ERROR:
             return ""
@@ -283,9 +283,9 @@ def providers() -> Iterator[Provider]:
 def refusals() -> list[str]:
     """Check each provider. Return a sentence for each that fails.
 
-    A check requests the provider's list of models, which is free. If there is no such list, it makes the smallest
-    possible call. A provider that is only overloaded or failing passes. For a remote storage of archives, the check
-    writes a small file and reads it back.
+    A check requests the provider's list of models, which is free. If there is no such list, it makes the cheapest
+    possible call. A provider that is overloaded or returns a server error still passes. For a remote storage of
+    archives, the check writes a small file and reads it back.
     """
     answers = [provider.refusal() for provider in providers()]
     answers.append(_archive_refusal())

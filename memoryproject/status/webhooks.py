@@ -2,8 +2,8 @@
 
 A thread of the watchdog claims due deliveries, and further threads post them. A few receivers are served in parallel,
 with one delivery at a time for each, so a slow receiver doesn't delay the others. A failed delivery is retried with
-increasing pauses before its receiver gets the next one. A process may die before it records a success, so a receiver
-may get a delivery twice, with the same `webhook-id`. Requests are signed according to Standard Webhooks
+increasing pauses. Later deliveries to the same receiver wait for it. A process may die before it records a success, so
+a receiver may get a delivery twice, with the same `webhook-id`. Requests are signed according to Standard Webhooks
 (standardwebhooks.com).
 """
 
@@ -47,7 +47,7 @@ def _of_person(event: Event) -> dict[str, Any] | None:
 
 
 def _payload_with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
-    """Return a function that builds the payload of a person's event: the ids, and these fields of the event."""
+    """Return a function that builds the payload of a person's event: the ids, and the given fields."""
 
     def facts(event: Event) -> dict[str, Any] | None:
         ids = _of_person(event)
@@ -103,7 +103,7 @@ def post(
     """Make one attempt to post JSON, signed if there is a secret. Redirects are not followed.
 
     Args:
-        message_id: The same for each attempt.
+        message_id: The id of the message, which is the same for each attempt.
         secret: The key of the signature. None for no signature.
         public_only: Reject addresses of private networks, and plain HTTP.
 
@@ -153,7 +153,7 @@ def send(delivery: WebhookDelivery) -> None:
 
 def serve(ending: threading.Event) -> None:
     free, ended = threading.Semaphore(SENDERS), ThreadWaker()
-    # The next delivery to a receiver is due when the last one has ended.
+    # When a delivery ends, wake up, because the next one to the same receiver may be due.
     listener = NotificationListener(Channel.WEBHOOKS, interrupt=ended.reading)
     while not ending.is_set():
         free.acquire()

@@ -1,7 +1,7 @@
 """Tracing and error reports, which are sent to other systems if the settings say so.
 
-Both contain names, numbers and places in the code, but no user text or ids of people. Each field is explicitly chosen,
-so an upgrade of a library can't add others.
+Both contain names, numbers and places in the code, but no user text or ids of people. The fields are listed explicitly,
+so a library upgrade can't add others.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def exporting(process: str) -> Iterator[None]:
 
 
 def check() -> None:
-    """Import the required packages, so that every command reports missing ones. Raise `ImproperlyConfigured`."""
+    """Raise `ImproperlyConfigured` if a required package is missing, so that every command reports it."""
     if CONF.otel_exporter_otlp_endpoint:
         _spans()
     if CONF.sentry_dsn.get_secret_value():

@@ -1,7 +1,7 @@
 """Error reports for Sentry or a compatible server: the kind of error, its place in the code, and its request or job.
 
-Sentry's library collects much more that may quote users: variables, bodies, addresses, headers, messages of errors and
-log lines. So each report is rebuilt from the fields named here.
+Sentry's library collects much more data, which may quote users: variables, bodies, addresses, headers, messages of
+errors and log lines. So each report is rebuilt from the fields named here.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ OUR_PACKAGES = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
 
 
 def start(process: str, dsn: str) -> Callable[[], None]:
-    """Report errors of this process, tagged with its kind. Return a function that sends the last ones."""
+    """Report errors of this process, tagged with its kind. Return a function that sends pending reports."""
     sentry_sdk.init(
         dsn=dsn,
         release=f"memory-platform@{__version__}",
@@ -45,7 +45,7 @@ def _end() -> None:
 
 
 def scrubbed(event: Any, line: LogRecord | None, process: str) -> Any:
-    """Return a report with only the permitted fields, and those of its log record, if any."""
+    """Return a report with only the permitted fields of an event, and of its log record if there is one."""
     report = {name: event[name] for name in ALLOWED if name in event}
     report["tags"] = {"process": process, "request_id": request_id()}
     if (event.get("transaction_info") or {}).get("source") == "route":
@@ -67,7 +67,7 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
 
 
 def _log_message(line: LogRecord | None) -> dict[str, Any]:
-    """Return the message and some fields of our own log records, and only the place in the code of others."""
+    """Return the message and some fields of our own log records. Of others, return only the place in the code."""
     if line is None:
         return {"message": "An error without a message."}
     if isinstance(line.msg, dict) and line.name.startswith(OUR_PACKAGES):

@@ -52,9 +52,9 @@ class ContextRequest:
     sent: Sequence[str] = ()  # texts that the caller sends to the model anyway; the context does not repeat them
     # the sequence of the query's own turn, if it is already in the session; this turn and later ones are excluded
     before: int | None = None
-    new_agent_id: str = ""  # for a session that has not started; blank: the session must exist
+    new_agent_id: str = ""  # agent of a session that has not started; if blank, the session must exist
     is_trial: bool = False  # the data will be rolled back, so the cache of layers is not used
-    # show the facts that were known to be valid at this time
+    # include only facts that were known to be valid at this time
     as_of: datetime | None = None
 
     @property
@@ -73,8 +73,8 @@ class Envelope:
     request: ContextRequest
     filled: FilledBudget
     context: Rendered
-    has_partition_event: bool  # moments replace an older part of the session
-    cached: bool  # the static layers came from the cache
+    has_partition_event: bool  # whether moments replace an older part of the session
+    cached: bool  # whether the static layers came from the cache
 
     @property
     def trimmed(self) -> Sequence[Trimmed]:
@@ -110,9 +110,10 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     Return None if the user has no such session and the request has no `new_agent_id`.
 
     Raises:
-        BudgetTooSmall: policy and query alone exceed the budget.
+        BudgetTooSmall: the policy and the query alone exceed the budget.
     """
-    extra_tokens = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
+    # minus one, because the tokens of the empty turn and those of its text may both be rounded up
+    extra_tokens = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)
     source = read_input(
         user,
         session_id,
@@ -148,7 +149,7 @@ def _filled(
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Iterable[Item]:
-    """Return the items of an uncached layer. In the stable plan, standing text doesn't depend on the query."""
+    """Return the items of an uncached layer. With the plan `stable`, standing text ignores the query."""
     if request.plan == "stable" and LAYERS[name].ceiling:
         source = replace(source, query="")
     return LAYERS[name].items(source)
@@ -222,7 +223,7 @@ def unknown_person(user_id: str, application: int) -> UserProfile:
 
 def input_before_first_turn(user: UserProfile, session_id: str, request: ContextRequest) -> ContextInput:
     """Return the input of a session that has not started: the person's memory, without turns."""
-    began = user.updated_at or timezone.now()  # not the current time, so that the context doesn't change with the clock
+    began = user.updated_at or timezone.now()  # the last update instead of now, so that the context stays the same
     session = Session(
         pk=NO_ROW, user=user, session_id=session_id, agent_id=request.new_agent_id, last_activity_at=began
     )
@@ -238,12 +239,12 @@ def serve_context(
 
     Args:
         user_id: None for an unknown person.
-        request: without `recall`, which is added here.
+        request: the request without `recall`, which this function adds.
         application: primary key of the person's application.
         retrieval: see `recall_request_for`.
 
     Raises:
-        BudgetTooSmall: policy and query alone exceed the budget.
+        BudgetTooSmall: the policy and the query alone exceed the budget.
     """
     assemble = partial(assembled_context, user_id, application, session_id, request, retrieval)
     envelope = assemble()

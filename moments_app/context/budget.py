@@ -1,15 +1,15 @@
 """Fill the budget of a context. The result is deterministic for the same memory and query.
 
 Tokens are counted line by line in the rendered text, including the wrapping. The whole text never has more tokens than
-the sum. The budget is filled in this order:
+the sum of its lines. The budget is filled in this order:
 
-1. Policy and query, which are always included. Then items with `is_certain`, for example the newest round.
+1. The policy and the query, which are always included. Then items with `is_certain`, for example the newest round.
 2. The whole live window if it fits into half of the remaining budget, or else its newest turns.
-3. Who the person is, then short standing text. Standing text gets a share of the budget, with a ceiling for each layer.
-   The layers take turns, line by line. This text doesn't depend on the query, so the beginning of the context stays
-   identical and matches providers' prompt caches.
-4. Recall results, best first, until the budget is full. They get at least half of the budget that remained after 1.
-5. If all results fit, more standing text, up to the ceilings, and older live turns.
+3. Lines about who the person is, then other short standing text, such as facts. Standing text gets a share of the
+   budget, with a ceiling for each layer. The layers take turns, line by line. This text doesn't depend on the query, so
+   the beginning of the context stays identical and matches providers' prompt caches.
+4. Recall results, best first, until the budget is full. They get at least half of the budget that remains after step 1.
+5. If all results fit, more standing text up to the ceilings, and then older live turns.
 
 Without recall (`plan=stable`), standing text is filled up to its ceilings, and live turns get the rest.
 """
@@ -23,15 +23,15 @@ from moments_app.context.item import DayHeadings, Format, IncludedContent, Item,
 from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
 from sessions_app.refusals import Refusal
 
-# While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`.
-# Smaller budgets get standing text only if all search results fit.
+# The share of the tokens above `STANDING_FROM` that all standing text together may use before the search results are
+# added. Smaller budgets get standing text only if all search results fit.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
-# Reserved for lines about the person. Search results would need more tokens for the same information.
+# Tokens reserved for lines about the person. Search results would need more tokens for the same information.
 IDENTITY_TOKENS = 100
 WINDOW_STEP = 32  # a partial window starts at a multiple of this number of turns, so that its start rarely changes
-MAX_NEXT = 5  # number of items that didn't fit, to show to an operator
-MIN_LINE = 10  # minimum tokens of a recall result
-SHORT_LINE = 20  # characters; within a longer text, a line this short may have another meaning
+MAX_NEXT = 5  # how many of the items that didn't fit are shown to operators
+MIN_LINE = 10  # minimum tokens for which a recall result could still fit
+SHORT_LINE = 20  # maximum characters of a short line, which may have another meaning within a longer text
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,8 +52,8 @@ class BudgetTooSmall(Refusal):
 class Trimmed:
     """The part of a layer that was left out, with its number of tokens.
 
-    Recall results are never counted, because there are always more. Of the live window, only as many turns are counted
-    as the whole budget could hold.
+    Recall results are not counted, because a search always has more. In the live window, only turns that were read are
+    counted: as many as would fit into the whole budget.
     """
 
     layer: str
@@ -93,7 +93,7 @@ def fill_budget(
     Args:
         layers: the items by layer, in order. Recall results are sorted best first.
         applied: the budget in tokens.
-        is_whole: whether the hot turns are the whole live window.
+        is_whole: whether `hot_turns` contains the whole live window.
         recalls: whether recall gets at least half of the budget. Otherwise, standing text and the live window share it.
         sent: texts that the caller sends to the model in addition to the context.
 
@@ -114,8 +114,8 @@ def fill_budget(
             budget.take_standing(budget.left, standing_layers())
             budget.take_older_turns()
     else:
-        # The summary changes after each round and precedes the turns, so it is added last, and only if the turns don't
-        # cover it.
+        # The summary changes after each round and precedes the turns, so it is added last, and only if the included
+        # turns don't cover it.
         budget.take_standing(budget.left, [name for name in standing_layers() if name != "summary"])
         budget.take_older_turns()
         budget.take_standing(budget.left, ["summary"])
@@ -125,15 +125,15 @@ def fill_budget(
 class _Layer:
     def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
         self.name, self.items = name, priced(name, items, form)
-        self.taken: dict[int, PricedItem] = {}  # by place
-        self.repetitions: set[int] = set()  # places of items that repeat other content of the context
-        self.tokens = 0  # of the taken items
+        self.taken: dict[int, PricedItem] = {}  # by index in `items`
+        self.repetitions: set[int] = set()  # indexes of items that repeat other content of the context
+        self.tokens = 0  # tokens of the added items, without the wrapping
         self.wrapping = form.wrapping_tokens(name)
         self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
 
     @property
     def opening(self) -> int:
-        """The tokens of the wrapping, or 0 if an item has already been added."""
+        """The tokens of the wrapping, which the first item of a layer adds. 0 after that."""
         return 0 if self.taken else self.wrapping
 
     @property
@@ -141,11 +141,14 @@ class _Layer:
         return self.tokens + self.wrapping if self.taken else 0
 
     def waiting(self) -> list[tuple[int, PricedItem]]:
-        """Return the items that have not been added, with their places."""
+        """Return the items that have not been added, with their indexes."""
         return [(place, one) for place, one in enumerate(self.items) if place not in self.taken]
 
     def in_order(self) -> list[PricedItem]:
-        """Return the added items in their final order: recalled ones by time, those of the query's span first."""
+        """Return the added items in their final order: recalled items are sorted by time.
+
+        Those from the time that the query mentions come first.
+        """
         taken = [self.taken[place] for place in sorted(self.taken)]
         if self.name == "retrieved":
             taken.sort(key=_place_in_time)
@@ -158,7 +161,7 @@ class _Layer:
 class _Budget:
     def __init__(self, layers: Mapping[str, Iterable[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
         self._form, self._applied, self._names = form, applied, list(layers)
-        self._recalled = layers.get("retrieved", ())  # each is priced only if it may fit
+        self._recalled = layers.get("retrieved", ())  # token counts are computed only for results that may fit
         given = {**layers, "retrieved": ()}
         self._layers = {name: _Layer(name, given.get(name, ()), form, applied) for name in LAYERS}
         self._following: list[PricedItem] = []  # the best recall results that don't fit
@@ -200,7 +203,7 @@ class _Budget:
             room -= cost
 
     def take_identity(self, room: int) -> None:
-        """Add the lines about who the person is, uncut. Other lines about them must not use recall's share."""
+        """Add the lines about who the person is, without cutting them, in at most `room` tokens."""
         end = self.left - room
         layer = self._layers["user"]
         for place, one in enumerate(layer.items):
@@ -224,13 +227,14 @@ class _Budget:
             layer.repetitions.add(place)
             return
         most = min(room, layer.ceiling - layer.all_tokens)
-        is_taken = one.cost <= most and self._take(layer, place, one, most)  # few items fit into an almost full layer
+        # checked first, because few items fit into an almost full layer
+        is_taken = one.cost <= most and self._take(layer, place, one, most)
         may_cut = cuts and not is_taken and not layer.taken and most > layer.wrapping
         if may_cut and (shorter := shortened(one.item, layer.name, self._form, most - layer.wrapping)):
             self._take(layer, place, shorter, room)
 
     def take_recalled(self) -> bool:
-        """Add the recall results that fit, best first. Return whether all of them did."""
+        """Add the recall results that fit, best first. Return whether all results fit."""
         layer = self._layers["retrieved"]
         for place, item in enumerate(self._recalled):
             if self.left < MIN_LINE and len(self._following) >= MAX_NEXT:
@@ -246,7 +250,10 @@ class _Budget:
         return not self._following
 
     def take_older_turns(self) -> None:
-        """Add older live turns, newest first. If some don't fit, start at a multiple of `WINDOW_STEP`."""
+        """Add older live turns, newest first.
+
+        If some don't fit, the sequence of the oldest added turn is a multiple of `WINDOW_STEP`.
+        """
         turns = self._layers["hot_turns"]
         older: list[tuple[int, PricedItem]] = []
         room = self.left - turns.opening
@@ -324,6 +331,9 @@ def _reason(name: str) -> str:
 
 
 def _last_step(older: Sequence[Item]) -> int:
-    """Return the index of the oldest of these turns, newest first, at a multiple of `WINDOW_STEP`, or -1."""
+    """Return the index of the oldest turn with a multiple of `WINDOW_STEP` as its sequence, or -1.
+
+    The turns are sorted newest first.
+    """
     sequences = [(item.source_sequences or (1, 1))[0] for item in older]
     return max((place for place, sequence in enumerate(sequences) if sequence % WINDOW_STEP == 0), default=-1)

@@ -1,12 +1,12 @@
 """The input of a context: the session, its newest live turns, and a stamp of memory.
 
-It is read with one statement, and a second one if a fact about the person has ended.
+It is read with one query. If any fact about the person is no longer true, a second query is needed.
 
 The *stamp* changes with the profile, the summary, the boundary, the latest moments and the active policy. Cached parts
 of a context with another stamp are rebuilt.
 
-Live turns are cached because a session's next context has mostly the same turns. Each context reads the turns from the
-database, and uses a cached item only if the turn is identical.
+The items made from live turns are cached, because a session's next context has mostly the same turns. The turns are
+still read from the database each time, and a cached item is used only if its turn is identical.
 """
 
 import json
@@ -39,8 +39,9 @@ MAX_TURNS = 400  # maximum turns to read from a live window
 NEVER = 2**62  # greater than every sequence
 MAX_OBSERVATIONS = 50  # maximum observations of a stream in a context; older ones are found by search
 MAX_CANDIDATES = 25  # maximum statements of the person from a shard in a context
-# Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads a few rows
-# from each, whatever its size. The turns are returned as one value, with only the fields that a context needs.
+# Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads only a few
+# rows from each, so its cost doesn't depend on the size of memory. The turns are returned as one value, with only the
+# fields that a context needs.
 _OPENING_SQL = """
 WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(
@@ -95,7 +96,7 @@ SELECT {columns}, concat(stamp, ' ', (
       AND ended_by <> '{by_date}' AND source_message_ids <> '{{}}'
 ) AS has_ended FROM opened
 """
-# Filters by the person's key, which determines the node of a distributed table that stores the turns.
+# Filters by the person's primary key, because it determines the node that stores the turns of a distributed table.
 _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
@@ -125,7 +126,7 @@ class LiveTurn(NamedTuple):
 
 
 def with_ends(user: UserProfile, turns: Sequence[LiveTurn], as_of: datetime | None = None) -> list[LiveTurn]:
-    """Add the facts that were known, at that time, to be no longer true."""
+    """Add to each turn its facts that are no longer true, or that were known to be no longer true at `as_of`."""
     ends = ends_of(user, [turn.pk for turn in turns], as_of)
     return [turn._replace(ends=ends.get(turn.pk, ())) for turn in turns]
 
@@ -136,19 +137,20 @@ class ContextInput:
     session: Session
     query: str  # the current message
     applied: int  # the token budget of the context
-    turns: list[LiveTurn]  # the newest of the live window, oldest first
-    is_whole: bool  # `turns` is the whole live window
+    turns: list[LiveTurn]  # the newest turns of the live window, oldest first
+    is_whole: bool  # whether `turns` is the whole live window
     stamp: str
-    recall: RecallRequest | None = None  # None: no search
+    recall: RecallRequest | None = None  # None if there is no search
     before: int = NEVER  # the sequence of the first excluded turn
-    has_entities: bool = True  # False: the person has no open task, goal or problem
+    has_entities: bool = True  # whether the person has an open task, goal or problem
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
         """The active streams that the session contributes to, lessons first, each with its standing text.
 
-        This is its newest facts, up to the stream's own maximum, its pinned atoms and its newest unmerged observations,
-        oldest first. A shard also has the newest candidates of this person, and of no other person.
+        The standing text of a stream consists of its newest facts, up to the stream's own maximum, its pinned atoms,
+        and its newest unmerged observations, oldest first. For a shard, it also contains this person's newest
+        candidates.
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
@@ -164,7 +166,7 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return the newest facts of each stream and the atoms in its annotations. Runs one query."""
+    """Return the newest facts of each stream, and the atoms whose ids were annotated. Runs one query."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
@@ -190,7 +192,7 @@ def read_input(
 
     Args:
         before: the sequence of the first excluded turn; None: include all turns.
-        extra_tokens: the minimum tokens of a turn in addition to its text.
+        extra_tokens: the minimum number of tokens that rendering adds to the text of a turn.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
     most = max(hot, min(applied // max(extra_tokens, 1), MAX_TURNS))
@@ -221,7 +223,7 @@ def read_input(
     if has_ended:
         turns = with_ends(user, turns)
     stamp = f"{user.updated_at.isoformat()} {memory}"
-    # The window is complete if another turn would have fit, because it would have been read.
+    # If another turn would have fit, the query would have returned it. So these are all turns of the window.
     is_whole = session.live_tokens + extra_tokens * (len(turns) + 1) <= applied and len(turns) < most
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
@@ -232,9 +234,9 @@ def read_input(
 
 MAX_CHARS = 5_000_000  # maximum characters of text in each cache; a text is also stored in each rendered format
 CACHE_SECONDS = 300.0
-ITEM_CHARS = 500  # counted for each item in addition to its text
-TURN_CHARS = 500  # counted for each turn in addition to its text
-Layers = Mapping[str, Sequence[Item]]  # by name
+ITEM_CHARS = 500  # characters counted for each item in addition to its text
+TURN_CHARS = 500  # characters counted for each turn in addition to its text
+Layers = Mapping[str, Sequence[Item]]  # by name of the layer
 Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
 
 
@@ -248,7 +250,7 @@ class _CachedLayers(NamedTuple):
 
 
 class LayerCache:
-    """A cache of layers by the primary key of the session, which is never reused."""
+    """A cache of layers, keyed by the session's primary key, which is never reused."""
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[int, _CachedLayers] = ProcessCache(
@@ -256,7 +258,7 @@ class LayerCache:
         )
 
     def get(self, session: int, stamp: str) -> Layers | None:
-        """Return a session's layers if they were cached with this stamp."""
+        """Return the cached layers of a session, or None if they have another stamp."""
         kept = self._sessions.get(session)
         return kept.layers if kept and kept.stamp == stamp else None
 
@@ -272,7 +274,7 @@ LAYER_CACHE = LayerCache()
 
 
 class TurnCache:
-    """A cache of items by session and time zone."""
+    """A cache of items, keyed by session and time zone."""
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(

@@ -14,7 +14,8 @@ from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.text.invisible_characters import without_invisible
 
 MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
-# Share of a fact's words that its turn must contain. Third-person statements use some other words.
+# The share of a fact's words that a turn must contain to count as the same. It is less than 1, because a fact in the
+# third person uses some other words than the turn.
 MIN_WORD_SHARE = 0.75
 
 _KIND = re.compile(r"^\[\w+\] ")
@@ -32,21 +33,21 @@ class Item:
     ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
     # first and last sequence of the source turns, in their session
     source_sequences: tuple[int, int] | None = None
-    time: datetime | None = None  # of the message or statement, with a time zone
-    zone: tzinfo = UTC  # the person's, if the time is shown
-    name: str = ""  # of the shard
+    time: datetime | None = None  # time of the message or statement, with a time zone
+    zone: tzinfo = UTC  # the person's time zone, if the time is shown
+    name: str = ""  # name of the shard
     role: str = ""
-    speaker: str = ""  # of a turn, if the application names speakers
+    speaker: str = ""  # speaker of a turn, if the application names speakers
     tool: str = ""
-    calls: tuple[dict[str, object], ...] = ()  # of an assistant turn, in OpenAI's format
-    call_id: str = ""  # the call whose result a tool turn contains
-    joined: bool = False  # belongs to the previous item, and is left out together with it
-    why: str = ""  # the reason for including it, for operators; blank if the layer is reason enough
-    score: float = 1.0  # of a search result; 0 for an older live turn
-    is_certain: bool = False  # always included if it fits into the budget
-    is_neighbor: bool = False  # included only because an adjacent turn was found
-    is_of_span: bool = False  # from the time mentioned in the query
-    marks: str = ""  # the end of the text, with corrections and ended facts
+    calls: tuple[dict[str, object], ...] = ()  # tool calls of an assistant turn, in OpenAI's format
+    call_id: str = ""  # id of the call whose result the turn contains
+    joined: bool = False  # whether it belongs to the previous item, and is left out together with it
+    why: str = ""  # reason for including it, for operators; blank if the layer explains it
+    score: float = 1.0  # score of a search result; 0 for an older live turn
+    is_certain: bool = False  # whether it is always included if it fits into the budget
+    is_neighbor: bool = False  # whether it is included only because an adjacent turn was found
+    is_of_span: bool = False  # whether it is from the time mentioned in the query
+    marks: str = ""  # the last part of the text, with corrections and facts that are no longer true
     also: tuple[str, ...] = ()  # addresses of the facts in `marks`
     # cache of the rendered item and its tokens, by format and layer
     written: dict[tuple[type, str], tuple[str, int]] = field(
@@ -109,13 +110,13 @@ class Format(Protocol):
         """Return the estimated tokens of an item in this format."""
 
     def wrapping_tokens(self, layer: str) -> int:
-        """Return the tokens around a layer's items."""
+        """Return the tokens of a layer's head and tail."""
 
     def day_tokens(self, day: date) -> int:
-        """Return the tokens of the day heading over recalled items."""
+        """Return the tokens of the heading for a day of recalled items."""
 
     def year_tokens(self, day: date) -> int:
-        """Return the tokens of the year, which only the first day heading of each year has."""
+        """Return the tokens that the year adds to a day heading. Only the first heading of each year has it."""
 
     def overhead_tokens(self) -> int:
         """Return the tokens of the wrapping around all layers."""
@@ -127,10 +128,10 @@ class Format(Protocol):
 @dataclass(slots=True)
 class PricedItem:
     item: Item
-    tokens: int  # of the item alone
+    tokens: int  # tokens of the item without joined items
     why: str
     cost: int  # tokens of the item, its day heading, and its joined items
-    # included only together with it, for example the results of a tool call
+    # items that are included only together with it, for example the results of a tool call
     joined: list[Self] = field(default_factory=list)
 
 
@@ -149,7 +150,7 @@ def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
 
 
 def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | None:
-    """Return the longest beginning of an item, in whole sentences, within `room` tokens, or None."""
+    """Return the longest beginning of an item that ends with a sentence and fits into `room` tokens, or None."""
     ends = [match.start() for match in _SENTENCE_END.finditer(item.text)]
     low, high = 0, len(ends)  # binary search; the first `low` cuts are known to fit
     best: PricedItem | None = None
@@ -164,7 +165,7 @@ def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | N
 
 
 def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
-    """Return the beginning of an item. Cache it with the item, because other contexts cut it at the same places."""
+    """Return the beginning of an item. Cache it, because other contexts cut it at the same place."""
     known: PricedItem | None = item.cuts.get((form, layer, end))
     if known is None:
         if len(item.cuts) >= MAX_CUTS:
@@ -221,9 +222,9 @@ class IncludedContent:
         self._words.update(item.words)
 
     def has(self, item: Item) -> bool:
-        """Return whether the context already contains an item's text, ignoring the marks of turns.
+        """Return whether the context already contains an item's text, ignoring marks.
 
-        A neighbor is also a repetition if the context contains each of its words.
+        For a neighbor, it is enough if the context contains each of its words.
         """
         said = item.unmarked_words
         return (said != "" and said in self._texts) or (item.is_neighbor and self._words.issuperset(said.split()))
@@ -235,18 +236,18 @@ class IncludedContent:
         return any(_has_most_words(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
-        """Return whether an item's address is already included. All items of some layers share one address."""
+        """Return whether an item's address is already included. In some layers, all items have the same address."""
         return _address(item) in self._refs
 
     def has_statement(self, item: Item) -> bool:
-        """Return whether an included item is the same statement, and one of both is a task, goal or problem."""
+        """Return whether the context has the same statement in another form: as an entity, or as a fact or line."""
         if not item.ref.startswith(ENTITIES):
             return bool(self._entities) and item.statement_words in self._entities
         return self.has_address(item) or item.statement_words in self._statements
 
 
 def _address(item: Item) -> str:
-    """Return an item's address; for a task, goal or problem, its address as a fact."""
+    """Return an item's address. For a task, goal or problem, return its address as a fact."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 

@@ -1,7 +1,7 @@
-"""Record the lines of served contexts and search results, and store receipts of contexts with their tokens by day.
+"""Record the lines of served contexts and search results, store receipts of contexts, and count their tokens per day.
 
-A receipt stores every line of the context, and the source of each. The number of times that a fact is returned shows
-operators which facts are useful.
+A receipt stores every line of the context, and the source of each. Each return of a fact is counted, which shows
+operators the useful facts.
 """
 
 from collections import defaultdict
@@ -41,7 +41,7 @@ FROM locked WHERE atom.id = locked.id
 
 @dataclass
 class StoredLine:
-    """A line of a context with its displayed time. Like `Item`, it isn't frozen, for speed."""
+    """A line of a context with its displayed time. For speed, it isn't frozen (see `Item`)."""
 
     text: str
     tokens: int
@@ -70,7 +70,7 @@ class StoredContext:
     plan: str
     applied: int  # the budget in tokens
     tokens: int
-    is_degraded: bool  # memory was searched by words only
+    is_degraded: bool  # whether memory was searched by words only, because the query had no vector
     layers: list[StoredLayer]
     context: Rendered
 
@@ -83,7 +83,7 @@ class StoredContext:
 
     @staticmethod
     def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "StoredContext | None":
-        """Return the context in a receipt. None if there is none, or if no key decrypts it."""
+        """Return the context in a receipt. Return None if the receipt has none, or if no key can decrypt it."""
         opened = unseal(sealed, str(context_id)) if sealed else None
         return _STORED.validate_json(opened) if opened else None
 
@@ -97,8 +97,8 @@ _STORED = TypeAdapter(StoredContext)
 class ServedRecord(NamedTuple):
     receipt: ContextReceipt  # unsaved
     context: StoredContext
-    application: int  # primary key
-    transcript_tokens: int  # of the session
+    application: int  # the application's primary key
+    transcript_tokens: int  # the tokens of the session's whole transcript
 
 
 def add_receipt(served: ServedRecord) -> None:
@@ -119,7 +119,7 @@ def _write_receipts(served_contexts: list[ServedRecord]) -> None:
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
     for receipt, context, *_ in served_contexts:
-        receipt.sealed = context.sealed(receipt.context_id)  # encrypted here, to save time during the request
+        receipt.sealed = context.sealed(receipt.context_id)  # encrypted in this thread, to save time during the request
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)
 
 
@@ -135,7 +135,7 @@ waiting = WriteBuffer("context-receipts", _write)
 
 
 def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
-    """Record a context as served, in the background. The context is blank in the format `json`."""
+    """Record a context as served, in the background. If `context` is blank (format `json`), record its items."""
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
     quoted = [item.text for name, item in items if _is_quote(name, item)]
@@ -143,7 +143,7 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
 
 
 def _is_quote(layer: str, item: Item) -> bool:
-    """Return whether an item quotes a turn. Message addresses in the layer `moments` are those of partition events."""
+    """Return whether an item quotes a turn. In the layer `moments`, message addresses mean partition events."""
     return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
 
 

@@ -17,12 +17,13 @@ from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
 from sessions_app.text.length import estimate_tokens
 
-MESSAGE_TOKENS = 4  # a chat model's markup around each message
+MESSAGE_TOKENS = 4  # tokens of a chat model's markup around each message
 _ROLES_SAID = ("user", "assistant", "tool")
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
-# Marks of a list or a heading. Markdown ignores a mark right before a letter or digit: "4.95" and "-4" are text.
+# Line starts that Markdown could read as a list or a heading. Markdown ignores a mark right before a letter or digit:
+# "4.95" and "-4" are text.
 _LINE_START = re.compile(r"^([^\S\n]*(?=[-+=](?!\w))|[^\S\n]*\d+(?=[.)](?!\S)))", re.MULTILINE)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models accept; other names are written before the text
 # Everything that a common parser treats as a line break.
@@ -30,7 +31,7 @@ _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
-    """Return the role to write before a recalled turn. Blank if the turn itself has a speaker."""
+    """Return the role to write before a recalled turn, or "" if the text already starts with a speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 
@@ -55,7 +56,7 @@ class Lines(ABC):
 
     @abstractmethod
     def around(self, layer: str) -> tuple[str, str]:
-        """Return head and tail of a layer."""
+        """Return the head and the tail of a layer."""
 
     def tokens(self, layer: str, item: Item) -> int:
         known = item.written.get((type(self), layer))
@@ -159,9 +160,9 @@ def _on_one_line(text: str) -> str:
 class Messages:
     """Messages for `chat.completions`.
 
-    Memory is a system message, followed by the turns with their roles, another system message with results for the
-    query, and the query. A tool's result is included only with the call it answers, because chat models otherwise
-    reject it. The layers still contain it.
+    The messages are: a system message with memory, the turns with their roles, a system message with results for the
+    query, and the query. The result of a tool is included only together with its call, because chat models would reject
+    it. The layers contain it in any case.
     """
 
     def __init__(self) -> None:
@@ -212,7 +213,7 @@ def _message(item: Item) -> dict[str, Any] | None:
 
 
 class Json:
-    """No rendering, because the response contains the layers. An item costs the tokens of its text."""
+    """The format without rendering: the response contains only the layers. An item costs the tokens of its text."""
 
     def tokens(self, layer: str, item: Item) -> int:
         return estimate_tokens(item.text)

@@ -33,9 +33,10 @@ def load() -> None:
 class Caller:
     """Opens an engine or embedder whose calls are recorded."""
 
-    name: str  # see `CallRecord.engine`
-    open: Callable[[Callable[[CallRecord], None]], Any]  # the argument is called with the record of each call
-    work: str = "text"  # or `embedding`
+    name: str  # the engine's name in `CallRecord`
+    # opens it; its argument is a function that receives the record of each call
+    open: Callable[[Callable[[CallRecord], None]], Any]
+    work: str = "text"  # `text` or `embedding`
 
     @property
     def is_model(self) -> bool:
@@ -77,7 +78,7 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
     Args:
         timeout: Total seconds for one call. Defaults to `ENGINE__TIMEOUT_SECONDS`.
     """
-    # Import lazily: workers without a model don't need its client, and workers with one need no keyphrase extractor.
+    # Import lazily: without a model, the client isn't needed. With one, the extractive engine isn't.
     if not settings.ENGINE.uses_model:
         from moments_app.engines.extractive import ExtractiveEngine
 
@@ -103,7 +104,7 @@ def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeou
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
 
     is_embedded = settings.EMBEDDING.is_embedded
-    if is_embedded and not recipe.input_types:  # the server needs these to prioritize queries
+    if is_embedded and not recipe.input_types:  # the embedded server uses the field to prioritize queries
         recipe = recipe._replace(input_types=INPUT_TYPES)
     numbers_of_a_batch = settings.EMBEDDING.batch_size * recipe.dimensions
     return Embedder(

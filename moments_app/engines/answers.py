@@ -1,4 +1,4 @@
-"""Questions to a model, and the checks of an answer before it is used."""
+"""Questions to a model, and validation of its answers."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from moments_app.engines.grounding import Answer, Judge, Judged
 from moments_app.engines.transcript import Turn, fenced
 
-PROBLEM_MAX = 2_000  # characters of the problem that is sent to the model
+PROBLEM_MAX = 2_000  # maximum characters of a problem when it is sent to the model
 # An answer may always be this long, because the names and tags of a short window may be longer than the window.
 ANSWER_MIN_ALLOWANCE = 6_000  # total characters of the answer's texts
 # JSON Schema keywords accepted by every endpoint with strict structured outputs. Some endpoints reject length limits or
@@ -35,10 +35,11 @@ class InvalidAnswer(Exception):
 class Shape(Generic[Answer]):
     """The required shape of a model's answer."""
 
-    purpose: str  # of the call, for its record
+    purpose: str  # purpose of the call, for its record
     model: type[Answer]
-    problem: Callable[[Answer], str] = lambda answer: ""  # one that `model` can't detect, without quoting the answer
-    asked: type[BaseModel] | None = None  # the model of the requested schema, if it is stricter than `model`
+    # returns a problem that `model` can't detect, without quoting the answer
+    problem: Callable[[Answer], str] = lambda answer: ""
+    asked: type[BaseModel] | None = None  # the model whose schema is requested, if it is stricter than `model`
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class Question(Generic[Answer]):
     known: str  # the text before the turns
     judge: Judge[Answer] = Judged  # removes statements that the request doesn't support
     turns: Sequence[Turn] = ()
-    max_length: int = 0  # total characters of the answer's texts, if more than `ANSWER_MIN_ALLOWANCE`
+    max_length: int = 0  # maximum characters of the answer's texts in total, if greater than `ANSWER_MIN_ALLOWANCE`
 
     @property
     def text(self) -> str:
@@ -73,7 +74,7 @@ class Question(Generic[Answer]):
 
         Args:
             completion: The endpoint's JSON. It is not trusted.
-            is_last: Whether this is the last attempt, so that a partly supported answer is better than none.
+            is_last: Whether this is the last attempt. If so, a partly supported answer is accepted.
 
         Raises:
             InvalidAnswer: There is no usable answer.

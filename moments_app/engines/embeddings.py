@@ -1,7 +1,8 @@
 """The embedder, which turns texts into vectors with any OpenAI-compatible endpoint, and the reranker.
 
-Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
-as texts, each with the requested width and with numbers that the column can hold. The caller retries.
+Vectors are stored and compared for years, so an answer is either accepted as a whole or rejected. It must have one
+vector per text. Each vector must have the requested width, and only numbers that fit into the column. The caller
+retries.
 """
 
 import math
@@ -16,16 +17,16 @@ from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.interface import EMBEDDING, RERANK, CallRecord
 
-# Common models reject the whole request if a text has more than about 8,000 tokens. Few texts have more tokens than
+# Common models reject the whole request if a text has more than about 8,000 tokens. Texts rarely have more tokens than
 # characters.
 TEXT_MAX_CHARS = 8_000
-# Endpoints write a number with up to 20 characters, and some put each number on an indented line.
+# Maximum bytes per number. A number has up to 20 characters, and some endpoints put each one on an indented line.
 ANSWER_BYTES_A_NUMBER = 40
-# The largest 16-bit float. Numbers that are too small are stored as 0.
+# The largest 16-bit float, and the smallest positive one. Smaller numbers are stored as 0.
 HALF_PRECISION_MAX = 65_504
 HALF_PRECISION_LEAST = 2**-24
 
-# Endpoints and models that reject parameters for width or format, but return the right width without them.
+# Endpoints and models that reject parameters for the width and format, but return the right width anyway.
 _of_fixed_width: set[tuple[str, str]] = set()
 
 
@@ -140,7 +141,7 @@ def _problem(vector: Any, dimensions: int) -> str:
         return f"has {len(vector):,} numbers, not {dimensions:,}"
     if not {*map(type, vector)} <= {int, float}:
         return "contains something other than numbers"
-    # This form also rejects NaN, for which every comparison is false.
+    # Written as `not all(…)`, the check also rejects NaN, for which every comparison is false.
     if not all(abs(number) <= HALF_PRECISION_MAX for number in vector):
         return f"contains a number that is not finite or is over {HALF_PRECISION_MAX:,}"
     if max(map(abs, vector)) < HALF_PRECISION_LEAST:
@@ -153,17 +154,17 @@ def _problem(vector: Any, dimensions: int) -> str:
 # Cohere, Jina and vLLM accept `documents` and return `{"results": [{"index": 0, "relevance_score": 0.9}]}`. Hugging
 # Face's TEI accepts `texts` and returns `[{"index": 0, "score": 0.9}]`.
 
-RERANK_ANSWER_BYTES = 1_000_000  # some endpoints repeat the documents
-REFUSED_FIELD = (400, 422)  # status codes for an unknown field
+RERANK_ANSWER_BYTES = 1_000_000  # large, because some endpoints repeat the documents in the answer
+REFUSED_FIELD = (400, 422)  # status codes that an endpoint returns for an unknown field
 
-_need_texts: set[tuple[str, str]] = set()  # endpoints that reject `documents`
+_need_texts: set[tuple[str, str]] = set()  # endpoints that reject `documents`, and accept `texts` instead
 
 
 class Reranker:
     """A client of one reranking model. See `Endpoint`.
 
     Args:
-        model: Blank if the endpoint serves one model only.
+        model: The name of the model. Blank if the endpoint serves only one.
         timeout: Seconds for one call.
     """
 

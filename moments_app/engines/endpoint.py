@@ -24,10 +24,11 @@ from sessions_app.trace import span
 EXCHANGE_MAX_CHARS = 400_000  # maximum characters of a failed call's request, and of its answer, to store
 OPENAI_URL = "https://api.openai.com/v1"
 
-# All errors of a call, from a misspelled URL to a text that can't be encoded. Their messages may quote anything.
+# All errors of a call, from a misspelled URL to a text that can't be encoded. Their messages may quote user text or the
+# key.
 _CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
-# Kinds of errors that are not caused by the request's text, by status.
+# The kinds of errors that are not caused by the text of the request, keyed by status code.
 _KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
 
 Read = TypeVar("Read")
@@ -82,8 +83,8 @@ class Endpoint:
             body: The body of the request, without the model. None for a GET request.
             seconds: Timeout of the whole call, however slowly the answer arrives.
             read: Returns the content of the endpoint's JSON, or raises `InvalidAnswer`. The JSON is not trusted.
-            refuses: Returns whether an error response is about an optional part of `body`.
-            counts: Returns the number of kept parts of an answer, and the parts that were left out.
+            refuses: Returns whether an error response rejects an optional part of `body`.
+            counts: Returns how many parts of an answer were kept, and the parts that were dropped.
 
         Raises:
             Refused: `refuses` returned true.
@@ -128,7 +129,7 @@ class Endpoint:
         return self.api_key.strip()  # keys read from files end with a line break
 
     def _check_key(self) -> None:
-        # Rejected here, because later errors and logs would quote the key.
+        # Reject an invalid key here, because later errors and logs would quote it.
         if not (self._key.isascii() and self._key.isprintable()):
             raise EngineError(
                 "credential",
@@ -143,8 +144,8 @@ class Endpoint:
             json=None if body is None else {"model": self.model} | body,
         )
         request.headers["Authorization"] = self._authorization(request.url)
-        # Each call has its own transport, so no transport is shared by threads or inherited by a fork. It is used
-        # without a client, because handling redirects and cookies would take as much CPU time as the call.
+        # Each call has its own transport, so no transport is shared by threads or inherited by a fork. There is no
+        # `Client`, because its handling of redirects and cookies would take as much CPU time as the call.
         with (
             span(f"model call {self.path}", **{"gen_ai.request.model": self.model}),
             BoundedTransport(timeout=seconds, max_bytes=self.max_response_bytes) as transport,
@@ -155,7 +156,7 @@ class Endpoint:
             return response.raise_for_status().content
 
     def _authorization(self, url: httpx2.URL) -> str:
-        if url.userinfo:  # takes precedence over the key
+        if url.userinfo:  # a login in the URL takes precedence over the key
             login = f"{url.username}:{url.password}"
             return f"Basic {b64encode(login.encode()).decode()}"
         return f"Bearer {self._key or 'none'}"
@@ -199,7 +200,7 @@ def _parsed(answered: bytes) -> Any:
 
 
 def _exchange(body: dict[str, Any] | None, answered: bytes) -> Exchange:
-    """Return the exchange to store, without an error response, which may quote the key."""
+    """Return the request and the answer to store. An error response is left out, because it may quote the key."""
     asked = json.dumps(body, ensure_ascii=False, indent=1)
     return Exchange(asked[:EXCHANGE_MAX_CHARS], answered.decode(errors="replace")[:EXCHANGE_MAX_CHARS])
 

@@ -2,9 +2,9 @@
 
 A model may invent facts, answer in another language, or repeat an injected instruction. Rules compare each sentence
 with the conversation and with earlier known text. A sentence is dropped, with the reason, if one of its numbers or
-names was never mentioned, if it has hardly any words of the conversation, or if it instructs its reader. Numbers and
-names that can be derived from the conversation are accepted. Content that the rules can't judge is kept, for example
-names in German, where every noun is capitalized.
+names was never mentioned, if it shares hardly any words with the conversation, or if it instructs its reader. Numbers
+and names that can be derived from the conversation are accepted. Content that the rules can't judge is kept, for
+example names in German, where every noun is capitalized.
 """
 
 import re
@@ -32,9 +32,10 @@ from moments_app.engines.numbers import (
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
-MIN_SHARE = 0.25  # minimum share of a sentence's words in the conversation; 0.5 would drop paraphrases
-FEW_WORDS = 6  # in sentences with fewer words, this share isn't checked
-FEW_BYTES = 60  # in shorter sentences, the language isn't checked; bytes, as Chinese needs fewer characters
+MIN_SHARE = 0.25  # minimum share of a sentence's words that must be in the conversation; 0.5 would drop paraphrases
+FEW_WORDS = 6  # minimum words of a sentence for which this share is checked
+# minimum bytes of a sentence whose language is checked; not characters, because Chinese needs fewer of them
+FEW_BYTES = 60
 NAME_STEM = 5  # names match if this many first letters are the same: Tuscan, Tuscany
 ASKED_SHARE = 0.6  # minimum share of an instruction's words that must be in one of the user's instructions
 
@@ -72,7 +73,7 @@ _COMMAND = re.compile(
     r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
     re.IGNORECASE,
 )
-# A lesson may start with these words, and so may a fact if the person gave the instruction.
+# A lesson may start with these words, and a fact may if the person gave the instruction.
 _ORDER = re.compile(
     r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
     r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
@@ -116,13 +117,13 @@ class LeftOut:
 
 @dataclass
 class Judged(Generic[Answer]):
-    """The supported part of an answer."""
+    """The supported part of an answer, and what was dropped."""
 
     answer: Answer
     kept: int = 0  # number of sentences and items that were kept
     left_out: list[LeftOut] = field(default_factory=list)
-    problem: str = ""  # the reason to call the model again
-    is_usable: bool = False  # although the second answer has a problem too
+    problem: str = ""  # the reason to call the model again; blank if there is none
+    is_usable: bool = False  # whether the answer to the last attempt can be used although it has a problem
 
     @property
     def dropped(self) -> Counter[str]:
@@ -133,7 +134,7 @@ Judge = Callable[[Answer], Judged[Answer]]
 
 
 class Evidence:
-    """The texts that a model received, against which its answer is checked. Records the results."""
+    """Checks a model's answer against the texts that the model received, and records the results."""
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
         self._turn_texts = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
@@ -149,7 +150,7 @@ class Evidence:
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def supported(self, text: str, *, may_instruct: bool = False) -> str:
-        """Return the supported sentences of a text, without instructions to the reader unless `may_instruct`."""
+        """Return the supported sentences of a text. Drop instructions to the reader, unless `may_instruct` is set."""
         parts = [part for part in _SENTENCE_END.split(text) if part is not None]
         kept = ""
         for sentence, space in zip(parts[::2], [*parts[1::2], ""], strict=False):
@@ -176,13 +177,14 @@ class Evidence:
     def drop_reason(
         self, text: str, *, may_instruct: bool = False, may_repeat_instruction: bool = True, may_be_weak: bool = False
     ) -> str:
-        """Return the reason to drop a sentence, without quoting the sentence. Blank to keep it.
+        """Return the reason to drop a sentence, without quoting it. Return "" to keep the sentence.
 
         Args:
-            may_instruct: Whether it is meant to instruct its reader.
-            may_repeat_instruction: Whether it may repeat an instruction that the person gave the assistant.
-            may_be_weak: Whether it needs only one word of the conversation, because the caller marks weak sentences
-                (`is_weak`).
+            may_instruct: Whether the sentence may instruct its reader.
+            may_repeat_instruction: Whether the sentence may repeat an instruction that the person gave to the
+                assistant.
+            may_be_weak: Whether a single word of the conversation is enough support. The caller then marks weak
+                sentences (`is_weak`).
         """
         text = unicodedata.normalize("NFKC", text)
         if _instructs(text, may_instruct=may_instruct or (may_repeat_instruction and self._repeats_instruction(text))):
@@ -197,7 +199,7 @@ class Evidence:
         return "" if self._has_names_of(text) else NAME
 
     def is_weak(self, text: str) -> bool:
-        """Return whether a sentence has few words of the conversation, or a number that is only a list's length."""
+        """Return whether a sentence has few words of the conversation, or a number that is only a list length."""
         share, count = self._share_of(text)
         return (count >= FEW_WORDS and share < MIN_SHARE) or bool(self._unsaid_numbers(text))
 
@@ -236,7 +238,7 @@ class Evidence:
 
     @property
     def _dated(self) -> Iterable[tuple[str, datetime]]:
-        """The texts with digits, each with its time. Earlier known texts have the time of the latest turn."""
+        """The texts with number words as digits, each with its time. Known texts get the time of the latest turn."""
         if not self._said_at:
             return ()
         known = len(self._texts) - len(self._turn_texts)
@@ -252,7 +254,7 @@ class Evidence:
 
     @cached_property
     def _languages(self) -> frozenset[str]:
-        """The languages of the conversation, and a blank one for uncertain turns. Empty if all is uncertain."""
+        """The languages of the conversation, and "" for uncertain turns. Empty if all turns are uncertain."""
         whole = lexemes.certain_language(" ".join(sorted(self._turn_texts, key=len)[-5:]))
         return frozenset({"", whole, *map(lexemes.certain_language, self._turn_texts)} if whole else ())
 
@@ -264,7 +266,7 @@ class Evidence:
         return lexemes.certain_language(text) not in self._languages
 
     def _share_of(self, text: str) -> tuple[float, int]:
-        """Return the share of a text's stems that are in the conversation, and their number."""
+        """Return the share of a text's stems that are in the conversation, and the number of stems."""
         stems = {stem for stem in self._stems_in(text) if not stem.isdigit()}
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
@@ -278,7 +280,7 @@ class Evidence:
         return any(len(stems & self._stems_in(order)) >= ASKED_SHARE * len(stems) for order in orders)
 
     def _unsaid_numbers(self, text: str) -> set[str]:
-        """Return the numbers of a text that were never mentioned. Dates near the time of a turn are accepted."""
+        """Return the numbers of a text that were never mentioned. Dates within a year of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
         spans = {str(span) for span in spans_of_years(plain(text)) & self._years_since}
         return {number for number, forms in numbers_in(text) if not forms & self._numbers and not forms & spans}
@@ -288,7 +290,8 @@ class Evidence:
         return all(any(abs(year - said) <= 1 for said in self._years) for year in years)
 
     def _has_names_of(self, text: str) -> bool:
-        if "de" in lexemes.likely_languages(text):  # the language of this text, because a conversation may have several
+        # the language of this text, not of the conversation, which may have several
+        if "de" in lexemes.likely_languages(text):
             return True
         initials, _places = self._short_names
         spelled_out = _spelled_out(text, initials)
@@ -316,7 +319,7 @@ def _digits(text: str) -> set[str]:
 
 
 def _short_names_in(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the initials in texts ("NYC"), and the words in the full names of places with short names."""
+    """Return the initials in texts ("NYC"), and the words in the full names of abbreviated places."""
     initials, words = set(), set()
     for text in texts:
         found = {match.replace(".", "") for match in _INITIALS.findall(text)}

@@ -28,7 +28,7 @@ EMBEDDING, RERANK = "embedding", "rerank"  # purposes of calls to embedders and 
 
 
 class FailureCause(StrEnum):
-    """The causes of failed calls. Each has one consequence."""
+    """The causes of failed calls. The cause determines what happens after a failure."""
 
     TEXT = "text"  # the job fails after its last attempt; other jobs are not affected
     ANSWER = "answer"  # as for `TEXT`, and the failure counts against the prompt version
@@ -61,7 +61,7 @@ class Exchange:
 class CallRecord:
     """The cost and the result of one model call."""
 
-    purpose: str  # of the process, e.g. `moment-builder`
+    purpose: str  # purpose of the call, e.g. `moment-builder`
     engine: str  # e.g. `openai:gpt-4.1-mini`
     latency_ms: int
     input_tokens: int | None = None  # as reported by the endpoint
@@ -69,12 +69,13 @@ class CallRecord:
     error_kind: str = ""  # a key of `FAILURE_CAUSES`; blank if the call succeeded
     error: str = ""  # one sentence for an operator, without prompt, completion or key
     retry_after: float | None = None  # seconds to wait, as requested by the endpoint
-    is_aborted: bool = False  # by the caller, which says nothing about the endpoint
-    kept: int = 0  # sentences and items of the answer that were kept
-    left_out: Sequence[LeftOut] = field(default=(), repr=False)  # the others; not stored with the call
-    exchange: Exchange | None = field(default=None, repr=False)  # if the call failed
-    is_part: bool = False  # of a combined call, which has a record of its own with the tokens and the time
-    is_repeated_failure: bool = False  # a parallel call of the same work failed first, so this one says nothing new
+    is_aborted: bool = False  # whether the caller aborted the call, which says nothing about the endpoint
+    kept: int = 0  # number of sentences and items of the answer that were kept
+    left_out: Sequence[LeftOut] = field(default=(), repr=False)  # those that were dropped; not stored with the call
+    exchange: Exchange | None = field(default=None, repr=False)  # the request and the answer of a failed call
+    is_part: bool = False  # whether it is a part of a combined call, whose own record has the tokens and the time
+    # whether a parallel call of the same job failed first, so this failure is not counted
+    is_repeated_failure: bool = False
 
     @property
     def dropped(self) -> Counter[str]:
@@ -93,16 +94,16 @@ class EngineError(Exception):
 class Engine(Protocol):
     """The interface of both engines. All methods except `with_model` may raise `EngineError`."""
 
-    name: str  # with the model
+    name: str  # name of the engine with its model
 
     def with_model(self, model: str) -> "Engine":
-        """Return the same engine with another model, or itself if it uses no model."""
+        """Return the engine with another model. An engine that uses no model returns itself."""
 
     def with_answers(self, parts: Sequence[Part]) -> "Engine":
         """Request several answers in one call, and return an engine that has them.
 
-        The returned engine requests missing or invalid answers when they are needed. An engine without a model returns
-        itself.
+        The returned engine calls the model again for missing or invalid answers, when they are needed. An engine
+        without a model returns itself.
         """
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer: ...

@@ -30,13 +30,12 @@ from moments_app.engines.grounding import Answer, Judged
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.shared_call import Part, PartAnswer
 
-QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
+QUOTED_ANSWER_MAX = 8_000  # maximum characters of an invalid answer that are quoted in the second attempt
 
 ChatMessage = dict[str, str]
 Read = TypeVar("Read")
 
-# For each endpoint and model, the index in `_formats` of the accepted format. If one is rejected, later calls start
-# with the next.
+# The index in `_formats` of the format that an endpoint and model accept. Later calls start with this format.
 _accepted_format: dict[tuple[str, str], int] = {}
 
 
@@ -72,7 +71,8 @@ class ModelEngine:
         )
         self.name = self._endpoint.name
         self._timeout = timeout
-        self._shared: list[tuple[HasQuestion[Any], PartAnswer]] = []  # the parts of a shared call
+        # the requests of a shared call, with their answers
+        self._shared: list[tuple[HasQuestion[Any], PartAnswer]] = []
 
     def with_model(self, model: str) -> "ModelEngine":
         engine = copy(self)
@@ -97,7 +97,7 @@ class ModelEngine:
         return self._answer(request)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Request a query in a single call, because the user is waiting and there is no time for a second attempt."""
+        """Write a search query, with a single attempt, because the user is waiting."""
         question = request.question
         try:
             return self._ask(question.shape, _messages(question.prompt, question.text), question.judged).answer
@@ -105,7 +105,7 @@ class ModelEngine:
             raise self._endpoint.invalid(error) from None
 
     def with_answers(self, parts: Sequence[Part]) -> "ModelEngine":
-        """Request several answers in one call, with no second attempt. Return an engine that has the valid ones."""
+        """Request several answers in one call, with a single attempt. Return an engine that has the valid answers."""
         messages = _messages(shared_call.prompt_of(parts), shared_call.text_of(parts))
         try:
             answers = self._ask(shared_call.shape_of(parts), messages, partial(shared_call.parts_in, parts))
@@ -118,7 +118,7 @@ class ModelEngine:
         return engine
 
     def _record_part(self, purpose: str, answer: PartAnswer) -> None:
-        """Record a part of a shared call under its own purpose. The call's own record has the tokens and the time."""
+        """Record a part of a shared call under its own purpose. A separate record has the tokens and the time."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
         if isinstance(answer, Judged):
             self._endpoint.record(replace(record, kept=answer.kept, left_out=answer.left_out))
@@ -127,7 +127,7 @@ class ModelEngine:
             self._endpoint.record(replace(record, error_kind=error.kind, error=str(error)))
 
     def _answer(self, request: HasQuestion[Answer]) -> Answer:
-        """Return the answer from a shared call, or else call the model.
+        """Return the answer from a shared call if there is one. Otherwise, call the model.
 
         If the model's answer is invalid or has no supported content, call the model a second time.
         """
@@ -202,7 +202,7 @@ def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMess
 
 
 def _refuses_format(response: httpx2.Response) -> bool:
-    """Return whether another response format may help."""
-    if response.status_code in (404, 501):  # many causes, so the body must mention the format
+    """Return whether an error may be caused by the response format, so another format should be tried."""
+    if response.status_code in (404, 501):  # these have many causes, so the body must mention the format
         return any(word in response.content for word in (b"response_format", b"json_schema", b"json_object"))
     return response.status_code in (400, 422)

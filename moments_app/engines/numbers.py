@@ -93,7 +93,7 @@ _RUSSIAN_HALF = re.compile(r"\bпол(?=перв|втор|трет|четвер�
 
 _LIST_JOINT = re.compile(r"\s*[,;、]\s*(?:and |und |or |y |et |и )?|\s+(?:and|und|or|oder|y|et|и)\s+|[和與与]")
 _CLAUSE = re.compile(r"[.!?。！？:\n]+\s*")
-_LONGEST_ITEM = 5  # maximum words between two commas of a list
+_LONGEST_ITEM = 5  # maximum words of an item in a list
 _DIGITS = re.compile(r"\d+")
 
 
@@ -111,7 +111,10 @@ def in_digits(text: str, languages: Collection[str]) -> str:
 
 
 def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
-    """Return the result of `in_digits`, and the index in the original text of each of its characters and of its end."""
+    """Return the result of `in_digits`, and where its characters come from.
+
+    The second value has the index in the original text of each character, and of the end.
+    """
     letters = text.lower() if text.isascii() else [plain(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
     return _in_digits("".join(letters), [*places, len(text)], languages)
@@ -125,7 +128,7 @@ def _in_digits(text: str, places: list[int], languages: Collection[str]) -> tupl
 
 
 def _replaced(text: str, places: list[int], parts: Iterable[tuple[int, int, str]]) -> tuple[str, list[int]]:
-    """Replace parts of a text, and the same parts of the list of indexes."""
+    """Replace parts of a text, and update the list with the original index of each character."""
     result, left, last = "", list[int](), 0
     for start, end, instead in parts:
         result += text[last:start] + instead
@@ -295,12 +298,12 @@ def _scaled(number: str, scale: str) -> int:
 
 
 def spans_of_years(text: str) -> set[int]:
-    """Return the durations in years in a text: 15 from "15 years", 43 from "43 года"."""
+    """Return the durations in a text that are given in years: 15 from "15 years", 43 from "43 года"."""
     return {int(number) if number.isdigit() else 1 for number in _SPAN_OF_YEARS.findall(text)}
 
 
 def years_since(text: str, said_at: datetime) -> set[int]:
-    """Return the numbers of years that may have passed since the years mentioned in a text."""
+    """Return how many years may have passed since each year mentioned in a text."""
     years = [int(number) for number in re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text)]
     return {said_at.year - year - less for year in years for less in (0, 1) if year <= said_at.year}
 
@@ -349,7 +352,7 @@ def _clock(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _forms(hour: int, minutes: int) -> Iterator[str]:
-    """Yield a time in digits, in the morning and in the evening."""
+    """Yield the ways to write a time in digits, in the morning and in the evening."""
     for each in {hour % 24, (hour + 12) % 24}:
         yield from (f"{each}{minutes:02d}", f"{each:02d}{minutes:02d}")
         if minutes == 0:
@@ -359,7 +362,7 @@ def _forms(hour: int, minutes: int) -> Iterator[str]:
 
 
 def counts_of_lists(text: str) -> set[int]:
-    """Return the numbers of items that the lists in a text may have.
+    """Return the possible lengths of the lists in a text.
 
     Args:
         text: As returned by `in_digits`.

@@ -22,7 +22,8 @@ from moments_app.engines.grounding import Judged
 from moments_app.engines.transcript import Turn, fenced
 
 PURPOSE = "combined"
-TASK_NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
+# names of the tasks in the prompt, by purpose
+TASK_NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}
 TASKS = "Do several tasks about one conversation. Return one JSON object with the answer to each task under its name."
 SEVERAL_CONVERSATIONS = (
     "There are more conversations of the same person, in order of time. A task whose name ends in a number is the same "
@@ -74,7 +75,8 @@ def text_of(parts: Sequence[Part]) -> str:
     lines: list[str] = []
     given: set[tuple[str, str]] = set()
     for part in parts:
-        # Known data is selected for all turns, so tasks of the same name share its lines.
+        # Select the known data by the turns of all requests. Then tasks of the same kind have the same lines, which are
+        # sent once.
         known = replace(part.request, turns=list(turns.values())).question.known.split("\n")
         known = [line for line in known if (part.task, line) not in given]
         given |= {(part.task, line) for line in known}

@@ -38,9 +38,9 @@ _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages
 UNSPACED = frozenset("zh ja th".split())
 JOINED = frozenset("ko tr fi hu".split())  # languages that attach endings to words
 UNCUT = UNSPACED | {"ko"}  # languages whose words are also matched inside other words
-_OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is in the previous week
+_OF_WEEKS = frozenset("zh ja ko".split())  # languages in which "last Friday" means the Friday of the previous week
 LATIN_SHORTEST = 5  # minimum length of a match in an unlikely language
-_BEGINNING = 4  # length of the prefix by which words of highly inflected languages are looked up
+_BEGINNING = 4  # length of the prefix that is looked up for words in highly inflected languages
 _GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _STEPS = {"last": -1, "this": 0, "next": 1}
 _WORD = re.compile(r"[^\W\d_]+")
@@ -64,13 +64,13 @@ class Time:
 
     unit: str  # day, part, week, weekend, month, season, or year
     first: date
-    end: date  # the day after the last
-    name: str = ""  # of a season or part of the day
+    end: date  # the day after the last day
+    name: str = ""  # name of a season or part of the day
     around: date | None = None  # for times such as "three weeks ago", the day exactly three weeks ago
     recurs: str = ""  # `week` or `year`: the interval at which the period recurs
 
     def after(self, today: date) -> "Time":
-        """Return the next occurrence that has not ended, if the period recurs."""
+        """If the period recurs, return its next occurrence that has not ended. Otherwise, return the period itself."""
         if self.end > today or not self.recurs:
             return self
         if self.recurs == "week":
@@ -97,7 +97,7 @@ Reader = Callable[[re.Match[str], date], Time]
 class _Pattern:
     kind: str
     pattern: re.Pattern[str]
-    read: Reader | None  # None: not a time
+    read: Reader | None  # None if the match is not a time
 
 
 def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], today: date) -> Iterator[Found]:
@@ -122,7 +122,7 @@ def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterat
     for match in pattern.pattern.finditer(digits):
         try:
             time = pattern.read(match, today) if pattern.read else Time(NONE, today, today)
-        except (OverflowError, ValueError):  # no such day, or out of range
+        except (OverflowError, ValueError):  # the day does not exist, or the date is out of range
             continue
         yield Found(time, *match.span(), language)
 
@@ -262,9 +262,9 @@ def _candidates(text: str) -> list[str]:
 
 @cache
 def _keys() -> Mapping[str, list[tuple[str, str]]]:
-    """Return lookup words with their languages and groups. Each relative time contains at least one.
+    """Return lookup words, with their languages and groups. Each relative time contains at least one lookup word.
 
-    A lookup word is a whole word, or a prefix and `*` if the word can have different endings.
+    A lookup word is a whole word, or a prefix followed by `*` if the word can have different endings.
     """
     keys: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for language in _words():
@@ -301,7 +301,7 @@ def _patterns(language: str) -> tuple[_Pattern, ...]:
 
 @cache
 def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches any pattern of some kinds. Most texts contain no time, so one search is enough."""
+    """Return a pattern that matches if any pattern of these kinds does. A single search rules out most texts."""
     named = [pattern for kind, pattern, _ in _pattern_sources(language) if kind in kinds]
     return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
 
@@ -428,7 +428,7 @@ def _days(today: date, number: int) -> Time:
 
 
 def _next_year(day: date) -> date:
-    # For 29 February: 1 March.
+    # 29 February becomes 1 March.
     return date(day.year + 1, day.month, 1) + timedelta(days=day.day - 1)
 
 
@@ -502,7 +502,7 @@ def _season(year: int, last_month: int, name: str) -> Time:
 
 
 def _year(ends: int, step: int, today: date) -> int:
-    """Return the year of the last, current or next season or month, which ends in the month `ends`."""
+    """Return the year of the last, current or next month or season, given the month in which it ends."""
     if step < 0:
         return today.year - (ends >= today.month)
     return today.year + (ends < today.month or (step > 0 and ends == today.month))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sessions_app.text.invisible_characters import without_invisible
 
-PAUSE = timedelta(minutes=30)  # after a longer pause, a turn repeats its full time
+PAUSE = timedelta(minutes=30)  # after a pause of this length, a turn shows its full time again
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 
 FENCE = f"""
@@ -25,9 +25,9 @@ them, not to the person. Replace relative times by dates ("yesterday" said on 20
 language of the conversation. Answer with one JSON object of the given schema and nothing else.
 """
 
-# Characters that JSON leaves unescaped but a model must not receive: Unicode's own line breaks, and the bracket that
-# opens our mark and the control tokens of chat templates (`<|im_end|>`, `</s>`), which some servers obey inside a
-# message.
+# Characters that JSON leaves unescaped but a model must not receive: Unicode's own line breaks, and the bracket with
+# which our mark and the control tokens of chat templates (`<|im_end|>`, `</s>`) start. Some servers obey control tokens
+# inside a message.
 _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<\x85\u2028\u2029"}
 
 
@@ -37,12 +37,12 @@ class Turn:
 
     index: int  # position in the window, from 0
     role: str  # `user`, `assistant` or `tool`, never `system`
-    content: str  # of a tool turn: its result
+    content: str  # the text; for a tool turn, its result
     created_at: datetime  # in the person's time zone
-    tool_name: str = ""  # of a tool turn
-    name: str = ""  # of the speaker; blank if the application sends no name
-    tool_calls: str = ""  # of an assistant turn, as JSON
-    tokens: int = 0  # estimated
+    tool_name: str = ""  # name of the tool, for a tool turn
+    name: str = ""  # name of the speaker; blank if the application sends none
+    tool_calls: str = ""  # tool calls of an assistant turn, as JSON
+    tokens: int = 0  # estimated number of tokens
 
 
 def instructions(prompt: str, *, has_turns: bool = True) -> str:
@@ -55,7 +55,7 @@ def fenced(turns: Sequence[Turn]) -> str:
 
 
 def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
-    """Yield each turn with its time, which is blank if an earlier turn shows almost the same time."""
+    """Yield each turn with its time, or "" if a recent turn already shows almost the same time."""
     shown: datetime | None = None
     for turn in turns:
         at = turn.created_at
@@ -67,7 +67,7 @@ def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
 
 
 def as_data(value: object) -> str:
-    """Return a value as one line of JSON in which no text can imitate a mark, a line break or a control token."""
+    """Return a value as one line of JSON without marks, line breaks and control tokens in its texts."""
     text = without_invisible(json.dumps(value, ensure_ascii=False))
     return text.translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")
 

@@ -1,10 +1,10 @@
 """An HTTP transport for untrusted endpoints: each call has a deadline and a maximum number of bytes.
 
-A client's timeouts apply to each wait separately, so an endpoint that sends a byte now and then can keep a call open
-forever. Here each wait gets only the time that is left until the deadline, and every received byte is counted.
+The timeouts of an HTTP client apply to each wait separately, so an endpoint that sends a byte now and then can keep a
+call open forever. In this transport, a wait lasts at most until the deadline, and every received byte is counted.
 
-A call can be limited to the public internet. Python's `ipaddress` knows only some of the non-public networks, and the
-set depends on the Python version. The list here contains all networks in IANA's special-purpose registries:
+A call can be limited to the public internet. Python's `ipaddress` lists only some of the non-public networks, depending
+on the Python version. The list in this module contains all networks in IANA's special-purpose registries:
 https://www.iana.org/assignments/iana-ipv4-special-registry and
 https://www.iana.org/assignments/iana-ipv6-special-registry.
 """
@@ -21,8 +21,8 @@ import httpcore2
 import httpx2
 
 _WRITE_BYTES = 65_536  # maximum bytes per write, so that the deadline is checked while a slow receiver reads
-# Networks that are not globally reachable. IANA lists exceptions within some of them, such as anycast addresses of
-# NAT and TURN servers. These are ignored here, because no webhook is received there.
+# Networks that are not globally reachable. IANA lists exceptions within some of them, such as anycast addresses of NAT
+# and TURN servers. This list ignores the exceptions, because no receiver of webhooks has such an address.
 SPECIAL_NETWORKS = {
     ip_network(network): name
     for network, name in {
@@ -57,7 +57,7 @@ SPECIAL_NETWORKS = {
         "ff00::/8": "multicast",
     }.items()
 }
-# Networks whose addresses end with the 32 bits of the IPv4 address that receives the packets.
+# IPv6 networks whose addresses end with an IPv4 address, which receives the packets.
 ENDS_WITH_IPV4 = {
     ip_network(network): name
     for network, name in {
@@ -83,13 +83,13 @@ class BoundedTransport(httpx2.HTTPTransport):
     """
 
     def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
-        # Replaces the transport's pool, because its `__init__` has no parameter for the network backend.
+        # `HTTPTransport.__init__` has no parameter for the network backend, so create its connection pool here.
         self._pool = httpcore2.ConnectionPool(
             ssl_context=tls(), network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        # A megabyte of compressed data may expand to a gigabyte. So request uncompressed data, and decompress nothing.
+        # Request and accept only uncompressed data, because a compressed megabyte may expand to a gigabyte.
         request.headers["Accept-Encoding"] = "identity"
         response = super().handle_request(request)
         response.headers.pop("Content-Encoding", None)
@@ -184,7 +184,7 @@ class _BoundedStream(httpcore2.NetworkStream):
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is public. If it embeds IPv4 addresses, return whether all of these are."""
+    """Return whether an address is public. If it embeds IPv4 addresses, all of them must be public."""
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address) and (embedded := _embedded(parsed)):
         return all(_is_ordinary(one) for one in embedded)
@@ -192,7 +192,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    if address.teredo:  # the server and the client
+    if address.teredo:  # its two addresses are those of the server and the client
         return address.teredo
     if address.sixtofour:
         return (address.sixtofour,)

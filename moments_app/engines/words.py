@@ -1,4 +1,4 @@
-"""Split texts into words for comparison, and into lines and speakers."""
+"""Split texts into comparable words and into lines, and find their speakers."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
 _FINAL_HYPHEN = re.compile(r"-(?<=\w-)(?![\w-])")
 _LETTER = re.compile(r"\w")
-# Map each ASCII character to lower case, or to a space if it is not part of a word.
+# A translation table for ASCII: word characters in lower case, and spaces for all others.
 _IN_WORDS = {number: chr(number).lower() if _LETTER.match(chr(number)) else " " for number in range(128)}
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 _DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]|\(planned for [^)]{4,40}\)")
@@ -26,7 +26,7 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 def words_of(text: str) -> list[str]:
     """Return the case-folded words of a text, in order."""
     has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
-    if text.isascii() and not has_mark:  # five times faster
+    if text.isascii() and not has_mark:  # five times faster than the pattern
         return text.translate(_IN_WORDS).split()
     return _WORD.findall(text.casefold().replace("−", "-"))
 
@@ -47,7 +47,10 @@ def without_dates(line: str) -> str:
 
 
 def undated_words(line: str) -> str:
-    """Return the words of a memory line except its dates. Words are between spaces, so that `in` finds whole words."""
+    """Return the words of a memory line without its dates.
+
+    Each word has a space on both sides, so that `in` finds only whole words.
+    """
     return f" {' '.join(words_of(without_dates(line).replace('_', ' ')))} "
 
 
@@ -58,7 +61,10 @@ def speaker_of(content: str) -> str:
 
 
 def is_from_assistant(role: str, speaker: str) -> bool:
-    """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person."""
+    """Return whether a turn is from an assistant.
+
+    An assistant turn that starts with a person's name is from that person.
+    """
     return role == "assistant" and (speaker or "assistant").casefold() in _ASSISTANTS
 
 
@@ -68,7 +74,7 @@ def without_speaker(line: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A list item or sentence of a text, and the heading of its list; blank if there is none."""
+    """A list item with the heading of its list, or a sentence. The heading may be blank."""
 
     text: str
     heading: str = ""

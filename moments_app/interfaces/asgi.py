@@ -1,4 +1,4 @@
-"""Shared parts of the ASGI applications next to Django (MCP and the chat endpoint): checks, counts and threads."""
+"""Code shared by the ASGI applications that run next to Django, which are MCP and the chat endpoint."""
 
 import asyncio
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def check_request(scope: Scope) -> ASGIRequest:
 
 
 def count_calls(application: ASGIApp) -> ASGIApp:
-    """Wrap an ASGI application to count its calls and report usage, like `DailyLimitsMiddleware`."""
+    """Wrap an ASGI application to count its calls. Report the usage in headers, like `DailyLimitsMiddleware`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         with counting(Call()) as call:
@@ -81,7 +81,7 @@ def count_calls(application: ASGIApp) -> ASGIApp:
 async def in_chat_thread(work: Callable[[], T]) -> T:
     """Run the database work of a chat call in a thread, and close its connection afterwards.
 
-    Each application has a share of the threads, so none can occupy all of them.
+    Each application has a share of the threads, so no application can occupy all of them.
     """
     run = copy_context().run
     async with _chat_shares.current().occupy_share(caller()), charge_caller():

@@ -78,18 +78,18 @@ class UnknownProcess(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """The work that a process still has to do for sessions. `calls` and `tokens` are aggregates over sessions."""
+    """The work that a process still has to do for sessions. `calls` and `tokens` are SQL aggregates over sessions."""
 
     engine: str
     calls: Combinable
-    tokens: Combinable  # of the turns that the calls receive
-    usual_answer: int  # assumed tokens of an answer, until enough calls are recorded
+    tokens: Combinable  # tokens of the turns that the calls receive
+    usual_answer: int  # tokens assumed for each answer, until enough calls are recorded
     prompt_tokens: int  # tokens that each call receives in addition to turns
-    purpose: str = ""  # of the calls, if the process has no prompt
+    purpose: str = ""  # the purpose of the calls, if the process has no prompt
 
 
 def settling_is_one_call() -> bool:
-    """Return whether settling sends all due work of a session in one call, which has its own estimate."""
+    """Return whether settling sends all due work of a session in one call. This call has its own estimate."""
     return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
 
@@ -110,7 +110,7 @@ def turns_to_estimate(waiting: F | Combinable, *, everything: bool) -> Combinabl
 class ProcessInput:
     """The input of a run, as returned by `Process.claim`. Each process has its own subclass."""
 
-    prompt_version: PromptVersion | None  # None: the process has no prompt
+    prompt_version: PromptVersion | None  # None if the process has no prompt
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version)
@@ -179,10 +179,10 @@ class Process(ABC, Generic[Input, Answer]):
     A subclass with a `name` is registered. A subclass without one is a base for others.
     """
 
-    name: ClassVar[str]  # in the table of jobs; don't change it once there are jobs
-    title: ClassVar[str] = ""  # in the admin
+    name: ClassVar[str]  # stored with each job; don't change it once there are jobs
+    title: ClassVar[str] = ""  # shown in the admin
     makes: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
-    prompt_purpose: ClassVar[str] = ""  # of the prompts that operators can try with it; blank if there are none
+    prompt_purpose: ClassVar[str] = ""  # purpose of the prompts that operators can try with it; blank if there are none
     is_upkeep: ClassVar[bool] = False  # whether housekeeping deletes completed jobs
     lane: ClassVar[Lane] = Lane.BUILD
     sweep_timing: ClassVar[Timing | None] = None  # when the schedule named after the process calls `sweep`
@@ -210,7 +210,9 @@ class Process(ABC, Generic[Input, Answer]):
 
     @abstractmethod
     def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
-        """Call the engine, without a transaction or a connection, so don't read or write rows. May raise `EngineError`.
+        """Call the engine.
+
+        Don't read or write rows, because there is no transaction and no connection. May raise `EngineError`.
 
         Args:
             engine: the opened engine; None if `caller` returns None.
@@ -242,7 +244,10 @@ class Process(ABC, Generic[Input, Answer]):
         return False
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Return the estimated work of sessions: all work, or only the waiting work. None: there is no estimate."""
+        """Return the estimated work of sessions: all work, or only the waiting work.
+
+        Return None if there is no estimate.
+        """
         return None
 
     def sweep(self, *, dry_run: bool = False) -> object:

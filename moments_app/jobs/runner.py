@@ -67,7 +67,7 @@ def run_claimed(job: Job) -> Job:
     try:
         with counting(Call(job.counts_for)):
             _run_with(process_named(job.process), job)
-    except UnknownProcess as error:  # a worker of a newer release may know it
+    except UnknownProcess as error:  # a worker of a newer release may have this process
         job.retry_later(str(error))
     job = Job.objects.filter(pk=job.pk).first() or job
     logger.info("job run", job_id=str(job.job_id), process=job.process, status=job.status, attempts=job.attempts)
@@ -87,7 +87,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
         else:
             job.postpone(error.until, str(error), error.held_by)
     except Stopped:
-        connection.close()  # a statement may have been interrupted
+        connection.close()  # close it, because a statement may have been interrupted
         job.postpone(database_now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
@@ -183,7 +183,7 @@ def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
         _hold_person(job)
         input = unwanted or process.claim(job)
         if isinstance(input, Skipped):
-            job.skip(input.reason)  # in the claim's transaction, so that later work queues another job
+            job.skip(input.reason)  # in the claim's transaction; work that becomes due later queues another job
         return input
 
 
@@ -255,9 +255,9 @@ def _type_and_place(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Retried:
-    jobs: int  # due now
-    not_needed: int  # failed jobs that are not retried, because another open job does their work
-    left: int  # failed jobs that need another call
+    jobs: int  # number of jobs that are due now
+    not_needed: int  # number of failed jobs that are not retried, because another open job does their work
+    left: int  # number of failed jobs to retry with another call of `retry_all`
 
     def __str__(self) -> str:
         parts = [f"{self.jobs:,} job{'' if self.jobs == 1 else 's'} due now"]

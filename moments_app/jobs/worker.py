@@ -13,7 +13,8 @@ watchdog starts them when a job is overdue. They end after `REST_SECONDS` withou
 it wakes them repeatedly.
 
 **Fairness.** Within a lane, a worker continues with the next person who has a due job. A person never has two running
-jobs, so the worker claims that person's most urgent job from any lane.
+jobs, so a less urgent job would delay this person's more urgent ones. Therefore the worker claims this person's most
+urgent job, from any lane.
 """
 
 import os
@@ -45,14 +46,14 @@ from moments_app.models.job import TASK
 from sessions_app.database.wake import IDLE, Channel, NotificationListener, wake
 from sessions_app.trace import HEADER, continue_trace
 
-REST_SECONDS = 60.0  # without a job, except tasks, after which a worker ends; the last worker never ends
+REST_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends
 BUSY_SECONDS = 0.2  # seconds of work after which the last worker starts the others
 BUSY_SECONDS_OF_TASKS = 1.0  # the same for tasks, because some run every minute and most are short
-RECOVERY_SECONDS = 5.0  # between two checks of the watchdog for lost jobs and due schedules
-OVERDUE_SECONDS = 1.0  # after which a due job counts as overdue, because its notification may be lost
-PROBE_SECONDS = 1.0  # between two checks of open circuits
-RETRY_SECONDS = 2.0  # until a retry when the database doesn't answer
-GRACE_SECONDS = 20  # that a job has to finish after SIGTERM
+RECOVERY_SECONDS = 5.0  # seconds between the watchdog's checks for lost jobs and due schedules
+OVERDUE_SECONDS = 1.0  # seconds after which a due job counts as overdue, because its notification may be lost
+PROBE_SECONDS = 1.0  # seconds between checks of open circuits
+RETRY_SECONDS = 2.0  # seconds until a retry if the database doesn't respond
+GRACE_SECONDS = 20  # seconds that a job has to finish after SIGTERM
 
 _PROC = Path("/proc")
 _ENDED = frozenset("ZX")  # states of processes that have ended, but are still listed
@@ -151,7 +152,10 @@ class Worker:
 
     @contextmanager
     def _limited(self, *, is_task: bool = False) -> Iterator[None]:
-        """Stop a job that exceeds the time limit. If the last worker is busy for long, it also wakes the others."""
+        """Stop a job that exceeds the time limit.
+
+        If the last worker is busy for a long time, it also wakes the other workers.
+        """
         now, limit = time.monotonic(), settings.JOB_SECONDS
         self._times_out_at = now + limit
         alone = max(self._woken_at + (BUSY_SECONDS_OF_TASKS if is_task else BUSY_SECONDS) - now, 0.001)
@@ -198,7 +202,7 @@ def watch_jobs(ending: threading.Event) -> None:
     notifications = NotificationListener(Channel.JOBS)
     while not ending.is_set():
         looked_at, was_notified = time.monotonic(), False
-        scheduler()  # logs its own errors
+        scheduler()  # the scheduler logs its own errors
         try:
             recover_jobs()
             _wake_for_due_jobs()
@@ -211,14 +215,14 @@ def watch_jobs(ending: threading.Event) -> None:
             ending.wait(RETRY_SECONDS)
         else:
             pause = PROBE_SECONDS if is_open else RECOVERY_SECONDS
-            # An announced job is overdue only after `OVERDUE_SECONDS`.
+            # After a notification, don't check again before the new job could be overdue.
             shortest = OVERDUE_SECONDS + 0.1 if was_notified else 0.0
             ending.wait(max(looked_at + pause - time.monotonic(), shortest))
     connection.close()
 
 
 def _wake_for_due_jobs() -> None:
-    """If a job is overdue, wake all workers and start resting ones, because its notification may have been lost."""
+    """Wake all workers and start resting ones if a job is overdue, because its notification may have been lost."""
     known = [process.name for process in processes()]
     overdue = Now() - timedelta(seconds=OVERDUE_SECONDS)
     if Job.objects.claimable().filter(process__in=known, run_after__lt=overdue).exists():
@@ -233,13 +237,13 @@ def _wake_for_due_jobs() -> None:
 @dataclass(frozen=True)
 class Recovered:
     requeued: int
-    failed: int  # jobs that failed after too many attempts
-    restarted: int  # restarts by `Process.recover`
+    failed: int  # number of jobs that failed after too many attempts
+    restarted: int  # number of restarts by `Process.recover`
 
 
 @transaction.atomic
 def recover_jobs(*, idle: str = "") -> Recovered:
-    """Queue running jobs again whose worker died or stopped responding, or fail them. Restart work that has no job.
+    """Requeue or fail the running jobs whose worker died or stopped responding. Restart work that has no job.
 
     Args:
         idle: the name of an idle worker. Its running jobs were lost with its connection, so they are recovered too.

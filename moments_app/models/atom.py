@@ -43,9 +43,9 @@ _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk 
 
 # The kinds of statements that are listed as entities.
 ENTITY_KINDS = ("task", "goal", "problem")
-ATOMS, ENTITIES = "rem://atoms/", "rem://entities/"  # the starts of addresses; entities have both
-DROPPED = "dropped"  # `value` of an ended task, goal or problem that was not done
-CHANGED = Greatest("formed_at", "ended_at")  # when a statement was said or written, or ended, whichever is later
+ATOMS, ENTITIES = "rem://atoms/", "rem://entities/"  # prefixes of addresses; an entity has one address with each prefix
+DROPPED = "dropped"  # `value` of a task, goal or problem that ended without being done
+CHANGED = Greatest("formed_at", "ended_at")  # when a statement was formed or ended, whichever is later
 
 # The subject of a statement, keyed by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
@@ -92,7 +92,7 @@ def content_hash(text: str) -> str:
 def id_hash(atom_id: uuid.UUID) -> str:
     """Return the `content_hash` of an entity that a client wrote.
 
-    It is not a hash of the words, because two entities may have the same words.
+    This is a hash of the id instead of the words, because two entities may have the same words.
     """
     return hashlib.sha256(str(atom_id).encode()).hexdigest()
 
@@ -123,7 +123,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(is_candidate=True)
 
     def to_review(self) -> Self:
-        """Return undecided candidates. Omit a candidate for all agents if an agent's own shard has the same one."""
+        """Return undecided candidates.
+
+        Omit a candidate in a shard for all agents if the shard of one agent has the same candidate.
+        """
         twins = (
             self.model.objects.active()
             .candidates()
@@ -218,7 +221,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().filter(is_pinned=True, attribute=PINNED_TEXT)
 
     def in_profile(self) -> Self:
-        """Exclude directly written texts. Order the other items by pinned first, then by worth, then newest first."""
+        """Exclude directly written texts.
+
+        Order the other items: pinned items first, then by worth, then newest first.
+        """
         return self.exclude(attribute__in=WRITTEN_ATTRIBUTES).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def in_contexts(self, stream: MemoryStream) -> Self:
@@ -521,7 +527,7 @@ class MemoryAtom(Searched):
         help_text="The client's own id for the item. Blank if the client gave none.",
     )
 
-    carries: list[int]  # only lines: see `MemoryAtomQuerySet.lines`
+    carries: list[int]  # set on lines by `MemoryAtomQuerySet.lines`
 
     objects = MemoryAtomQuerySet.as_manager()
 
@@ -626,7 +632,7 @@ class MemoryAtom(Searched):
 
     @property
     def is_listed(self) -> bool:
-        """True if a client wrote or reworded it as a task, goal or problem."""
+        """True if a client wrote or reworded the item as a task, goal or problem."""
         return self.content_hash == id_hash(self.atom_id)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
@@ -668,7 +674,7 @@ class MemoryAtom(Searched):
 
     @property
     def planned_until(self) -> datetime | None:
-        """The end of the plan's day in the person's time zone; None if the item is no plan or has no day."""
+        """The end of the plan's day in the person's time zone; None if the item is not a plan or has no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
         return plan_ends(self.content, self.formed_at, self.zone)

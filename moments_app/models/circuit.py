@@ -9,8 +9,8 @@ If a person's calls fail while other people's calls succeed, the person is *isol
 Failures of isolated people don't open a circuit, so they don't delay other people's jobs.
 
 If an endpoint is unavailable, it is unavailable for all of its models and kinds of work. So the circuits of an endpoint
-take turns with probes. If one circuit is open, a single failed call opens a second one. A successful call makes the
-probes of all circuits due.
+take turns sending probes. While one of them is open, a single failed call opens another one. A successful call makes
+the probes of all circuits due.
 
 A held job costs nothing. No worker claims it until the circuit closes or sends it as the next probe.
 """
@@ -152,7 +152,7 @@ class Circuit(models.Model):
     class Work(models.TextChoices):
         TEXT = "text"
         EMBEDDING = "embedding"
-        QUERY = "query"  # in a request; separate from jobs, because requests have short timeouts
+        QUERY = "query"  # calls in requests; they have their own circuits, because requests have short timeouts
 
     engine = models.CharField(max_length=255)
     work = models.CharField(max_length=16, choices=Work)
@@ -315,7 +315,10 @@ class Circuit(models.Model):
         return self._after_last(held)
 
     def _after_last(self, jobs: Any) -> Job | None:
-        """Return the first job of the next person after the last probe's, otherwise the next job of the same person."""
+        """Return a job of the next person after the person of the last probe.
+
+        If no other person has a job, return the same person's next job.
+        """
         last = self.probe_subject
         ways = (
             [Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe)]
@@ -377,9 +380,9 @@ class Circuit(models.Model):
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
         if self.is_unreachable:
             self._postpone_other_probes(now + first)
-        if job:  # so that other jobs become probes first
+        if job:  # this job becomes a probe after all others
             self.probe, self.probe_subject = job.pk, job.subject
-        if self.failed_job:  # so that it becomes due together with the others
+        if self.failed_job:  # hold the job that failed before, so that it becomes due together with the others
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
         self._log("circuit_opened", f"job:{job.job_id}" if job else "request")
 
@@ -410,8 +413,8 @@ class Circuit(models.Model):
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
         """Close the circuit, and make all held jobs due. Return False if it was already closed.
 
-        If only one person's calls failed, and the call of the job `answered` succeeded for another person, isolate the
-        first person, whose jobs keep their backoff. After an outage, isolate no person.
+        If only one person's calls failed, and the successful call was for another person's job (`answered`), isolate
+        the first person. Their jobs keep their backoff. After an outage, isolate no person.
         """
         this = Circuit.objects.locked(self.engine, self.work)
         if not this.is_open:
@@ -419,7 +422,7 @@ class Circuit(models.Model):
         now = database_now()
         if this.is_unreachable:
             this.other_unreachable.update(next_probe_at=now)
-        if this.is_unreachable or len(this.failing) > 1:  # an outage
+        if this.is_unreachable or len(this.failing) > 1:  # this was an outage
             this.failing = []
         is_lone = answered is not None and len(this.failing) == 1 and this.failing != [answered.subject]
         held = Job.objects.held().filter(circuit=this)

@@ -25,7 +25,7 @@ ON CONFLICT (application_id, day) DO UPDATE SET
     context_tokens = counted.context_tokens + excluded.context_tokens,
     transcript_tokens = counted.transcript_tokens + excluded.transcript_tokens
 """
-RECOGNIZED_FOR = timedelta(days=400)  # lines last served longer ago are not recognized in turns
+RECOGNIZED_FOR = timedelta(days=400)  # how long a served line is recognized in turns that repeat it
 REFRESH_INTERVAL = timedelta(days=30)  # minimum time between two updates of a line's date
 
 
@@ -75,7 +75,7 @@ class ContextTokens:
 
     contexts: int = 0
     context_tokens: int = 0
-    transcript_tokens: int = 0  # of the sessions' whole transcripts when the contexts were served
+    transcript_tokens: int = 0  # tokens of the sessions' whole transcripts at the time of each context
 
     def __add__(self, other: "ContextTokens") -> "ContextTokens":
         return ContextTokens(

@@ -255,5 +255,5 @@ def replace_words(text: str, wrong: str, right: str) -> str:
 
     If the words occur with the same capitals, only these occurrences are replaced: "Will" is not "will".
     """
-    pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C does not match in C++
+    pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # "C" must not match in "C++"
     return re.sub(pattern, lambda _: right, text, flags=0 if re.search(pattern, text) else re.IGNORECASE)

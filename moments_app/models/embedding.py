@@ -249,7 +249,9 @@ KINDS: dict[str, type[AnyEmbedding]] = {
 
 
 def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
-    """Queue the embedding of new texts if embeddings are enabled. An open job also embeds this transaction's texts.
+    """Queue the embedding of new texts if embeddings are enabled.
+
+    If a job is already open, it also embeds the texts of this transaction.
 
     Args:
         session: the session whose turns to embed. The caller must have locked it.

@@ -177,16 +177,16 @@ class FailureHour(models.Model):
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of engine calls, because a cap or limit is reached."""
+    """A pause of engine calls, because a cap or limit was reached."""
 
     until: datetime  # the end of a day
-    reason: str  # as a sentence
+    reason: str  # the reason, as a sentence
     subject: Subject | None = None  # the key or application whose jobs wait; None if all jobs wait
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def made(self) -> Self:
-        """Exclude the parts of combined calls. The tokens of a combined call are in its own row."""
+        """Exclude the parts of combined calls. The row of the combined call has the tokens of all its parts."""
         return self.filter(is_part=False)
 
     def failed(self) -> Self:
@@ -218,7 +218,8 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def reached_limit(self, job: Job | None = None) -> Pause | None:
         """Return the pause until tomorrow if a cap or a limit is reached. Both apply to one day in UTC.
 
-        A cap applies to all engines together, a limit to the key or application of the job, or of the current request.
+        A cap applies to all engines together. A limit applies to the key or application of the job or of the current
+        request.
         """
         return self._cap_reached() or (_limit_reached(job) if job else _limit_of_call())
 

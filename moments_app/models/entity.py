@@ -68,7 +68,7 @@ class Entity(MemoryAtom):
 
     @classmethod
     def written(cls, stream: MemoryStream, title: str, body: str = "", **columns: Any) -> Self:
-        """Return a new, unsaved entity for a text of a client. It is in the person's list (`ensure_list`)."""
+        """Return an unsaved entity with the client's text. `stream` is the person's list (`ensure_list`)."""
         columns = {"atom_id": uuid.uuid4(), "user_id": stream.user_id} | columns
         return cls(
             stream=stream,
@@ -103,7 +103,7 @@ class Entity(MemoryAtom):
 
     @property
     def is_written(self) -> bool:
-        """True if a client or operator wrote it, instead of an engine that read turns."""
+        """True if a client or operator wrote the entity. False if an engine extracted it from turns."""
         return not self.engine and not self.source_message_ids
 
     @property
@@ -116,7 +116,7 @@ class Entity(MemoryAtom):
 
 
 def text_of(title: str, body: str) -> str:
-    """Return the text of a statement with this title, as one line, and this body."""
+    """Return the text of a statement: the title on one line, followed by the body."""
     line = " ".join(title.splitlines())
     return f"{line}\n{body}" if body else line
 

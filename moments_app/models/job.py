@@ -91,7 +91,7 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the time since which every live worker has sent a heartbeat."""
+    """Return the cutoff for heartbeats. A worker whose last heartbeat is older counts as dead."""
     # The database's clock, because workers on several hosts check each other's heartbeats.
     return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
 
@@ -331,7 +331,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def requeue(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
         """Make an open job due, lock it, and return it, so that it starts after this transaction.
 
-        If no job is open, return None. A running job is taken from its worker, whose run then writes nothing.
+        If no job is open, return None. If the job is running, its current run loses the claim and writes nothing.
         """
         person = session.user_id if session else user_id
         about = self.open().filter(process=process, session=session, stream=None, user_id=person)
@@ -675,7 +675,7 @@ class Job(models.Model):
                 self._log_failure()
 
     def _log_failure(self) -> None:
-        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):  # not being erased
+        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):  # the person is not being erased
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,

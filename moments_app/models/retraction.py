@@ -136,7 +136,7 @@ class Retraction(models.Model):
 
     @property
     def cause_id(self) -> str:
-        """The id of the retraction that caused this one; blank if there is none."""
+        """The id of the retraction that caused this one; blank if this one has no such cause."""
         return self.requested_by.removeprefix(BY_RETRACTION) if self.requested_by.startswith(BY_RETRACTION) else ""
 
     @property
@@ -233,11 +233,11 @@ class RetractedItem(models.Model):
 
     @property
     def label(self) -> str:
-        if self.data.get("kind") == Message.Kind.PARTITION:  # its text is for models
+        if self.data.get("kind") == Message.Kind.PARTITION:  # the text of a partition event is for models
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):
             return title_of(process)
-        if action := self.data.get("action"):  # a change of a statement
+        if action := self.data.get("action"):  # the row is a change of a statement
             return str(action).replace("_", " ").capitalize()
         if self.model == Event._meta.label_lower:
             return str(self.data["type"]).replace("_", " ")
@@ -273,7 +273,7 @@ def _restore(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
         _clear(field, wanted, missing)
     kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
-        if item.is_rewritten:  # without the owner, which never changes and can't be updated in distributed tables
+        if item.is_rewritten:  # omit the owner, which never changes and can't be updated in distributed tables
             item.row().save(update_fields=kept)
             continue
         try:

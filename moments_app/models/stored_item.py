@@ -37,7 +37,7 @@ def labels(namespace: str) -> list[str]:
 
 
 def range_of(prefix: Sequence[str]) -> tuple[str, str]:
-    """Return the half-open range of stored namespaces with this prefix: the first one, and the end."""
+    """Return the range of stored namespaces with this prefix: its start, and its end (exclusive)."""
     start = stored(prefix)
     return start, start[:-1] + AFTER_END if prefix else HIDDEN
 

@@ -146,7 +146,10 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
-        """Return the active streams for lessons, of a session's agent and of all agents. Create them if needed."""
+        """Return the active streams for lessons: that of a session's agent, and that of all agents.
+
+        Create them if needed.
+        """
         agents = ["", session.agent_id]
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}

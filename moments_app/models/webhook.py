@@ -38,7 +38,7 @@ RETENTION = timedelta(days=30)
 
 
 class WebhookEvent(models.TextChoices):
-    """The types of events sent to webhooks. Each has its type in the event log and a public name."""
+    """The types of events sent to webhooks. Each has a type in the event log and a public name."""
 
     MOMENTS_BUILT = "moments_built", "moment.made"
     SESSION_SETTLED = "session_settled", "session.settled"

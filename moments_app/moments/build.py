@@ -156,7 +156,7 @@ def _due_by_tokens(session: Session) -> bool:
 
 
 def _turns_to_build(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
-    """Return the turns without moments before the lag, for one run. Also return whether more are left."""
+    """Return the turns for one run: those before the lag that no moment covers. Also return whether more are left."""
     live_from = first_live_sequence(session, params)
     waiting = session.messages.turns().unretracted().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Also read some turns after the boundary, because tool results may move it back.
@@ -197,7 +197,7 @@ def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, 
 
 
 def _reset_counters(session: Session, then: Session) -> None:
-    """Count new turns and tokens from `then`, the session at the time of the claim."""
+    """Make the counters of new turns and tokens start at `then`, the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 

@@ -29,9 +29,9 @@ from moments_app.turns.engine_input import engine_turn, split
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import merge_lists
 
-# Limits of one run, in memory and in time; a follow-up job builds the rest.
+# These limit the memory and the time of one run. A follow-up job builds the rest.
 MAX_TURNS = 2_000
-MAX_CALLS = 10  # approximate, because the limit is applied to tokens
+MAX_CALLS = 10  # approximate, because tokens are limited instead of calls
 BUILT = "moments_built"  # type of event
 _IN_SEGMENT = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
@@ -92,7 +92,6 @@ class BuildInput(ProcessInput):
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
     def for_first_call(self) -> "BuildInput":
-        """Return the part of this input that the first call to the engine receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
 
@@ -242,7 +241,7 @@ def _extend(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
     """Lock and return a person. Raise `InputChanged` if moments, drafts or facts that the engine received changed."""
-    user = UserProfile.objects.locked().get(pk=user_id)  # as every change of the chain does
+    user = UserProfile.objects.locked().get(pk=user_id)  # every change of the chain locks the person
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
         raise InputChanged("Moments that the engine received were changed or deleted.")
     drafts = [chunk.draft.pk for one in builds for chunk in one.chunks if chunk.draft]
@@ -279,7 +278,7 @@ def store_builds(builds: Sequence[FinishedBuild]) -> list[list[Moment]]:
 def _moments(build: FinishedBuild, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
     """Return the unsaved moments of a build, and add their keys to `taken`. The latest moment contains the journey."""
     moments: list[Moment] = []
-    for segment, said in zip(build.built.segments, times, strict=False):  # the other times are for the next builds
+    for segment, said in zip(build.built.segments, times, strict=False):  # leaves the other times for the next builds
         moments.append(_moment(build, segment, said, taken))
         taken.add(moments[-1].key)
     max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = build.built.journey

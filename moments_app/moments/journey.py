@@ -16,10 +16,10 @@ from moments_app.engines.extractive.language import sentences
 from moments_app.models import Moment
 from sessions_app.models import Session
 
-JOURNEY_MAX = 700  # maximum characters
+JOURNEY_MAX = 700  # maximum characters of a journey
 STEP_MAX = 80  # maximum characters of a moment's sentence
-# Finds the moments before each place. Their number and the first moment come from two bounded reads of an index, and
-# one that is as long as the chain. Former moments of the place's own turns are left out.
+# Finds the moments before each place, except former moments of the place's own turns. Their number and the first moment
+# come from three index reads: two bounded ones, and one of the whole chain.
 BEFORE_SQL = f"""
 SELECT place.number, place.count, place.since, near.id, near.name, near.summary, near.starts_at, near.ends_at,
     near.first_sequence
@@ -65,8 +65,8 @@ class KnownHistory:
 class HistoryPosition:
     """The position of some turns in a person's history."""
 
-    session: int  # primary key
-    sequence: int  # of the first turn; moments of the session that start at this turn or later are excluded
+    session: int  # primary key of the session
+    sequence: int  # sequence of the first turn; moments of the session from this turn on are excluded
     until: datetime  # the time of the last turn
 
 
@@ -74,7 +74,7 @@ class HistoryPosition:
 class PriorMoment:
     pk: int | None  # None for an unsaved moment
     moment: KnownMoment
-    sequence: int  # of the moment's first turn
+    sequence: int  # sequence of the moment's first turn
 
     @property
     def order(self) -> tuple[datetime, int, bool, int]:
@@ -87,11 +87,11 @@ class PriorMoments:
     """A person's moments from before the given turns. Only the latest are read, newest first."""
 
     latest: Sequence[PriorMoment] = ()
-    count: int = 0  # of all moments
+    count: int = 0  # number of all these moments, not just the latest
     since: datetime | None = None  # the start of the first moment
 
     def with_new(self, new: Sequence[PriorMoment], until: datetime) -> "PriorMoments":
-        """Return a copy that also contains the unsaved moments that ended by `until`."""
+        """Return a copy with additional, unsaved moments: those in `new` that ended by `until`."""
         added = [one for one in new if one.moment.ends_at <= until]
         begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
         # Of several moments with the same end, the last is the newest.
@@ -106,7 +106,7 @@ class PriorMoments:
 
 
 def are_current(headlines: Headlines) -> bool:
-    """Return whether none of these moments was withdrawn, rebuilt or corrected since the headlines were read."""
+    """Return whether these moments are unchanged: not withdrawn, rebuilt or corrected since the headlines were read."""
     now = Moment.objects.filter(pk__in=headlines).values_list("pk", "name", "summary")
     return {pk: (name, summary) for pk, name, summary in now} == headlines
 

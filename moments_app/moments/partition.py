@@ -1,4 +1,7 @@
-"""Partition events: boundaries in a session, with a text for the model that reads the session. Deleting moments."""
+"""Store and rewrite partition events, and delete moments.
+
+A partition event is a boundary in a session, with a text for the model that reads the session.
+"""
 
 import json
 from collections.abc import Collection, Sequence
@@ -87,7 +90,10 @@ class PartitionEvent:
 
 
 def store_events(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
-    """Store events in one person's sessions, each right after the turn with its sequence, with the turn's time."""
+    """Store events in sessions of one person.
+
+    Each event follows the turn with its sequence, and has the turn's time.
+    """
     user = events[0][0].session.user_id
     said_at = _times_of_turns(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
@@ -142,8 +148,8 @@ def _summaries_before(event: Message) -> str:
 def rewrite(event: Message, payload: dict[str, Any], *, is_of_request: bool = False) -> None:
     """Replace the payload of a stored partition event, and update its text.
 
-    If the database role may be that of requests (`is_of_request`), which may not write served lines, they are written
-    in the background.
+    With `is_of_request`, write the served lines in the background, because the database role of requests may not write
+    them.
     """
     places = {line.partition(":")[0]: place for place, line in enumerate(event.content.split("\n"))}
     event.payload = payload
@@ -206,7 +212,10 @@ def rows_with_keys(session: Session, keys: Sequence[str], also: Q | None = None)
 
 
 def remove_keys(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
-    """Remove keys of deleted moments from a row, and dropped sentences from a job. `fields` are set in an event."""
+    """Remove keys of deleted moments from a row, and dropped sentences from a job.
+
+    `fields` are further fields to set in the payload of a partition event.
+    """
     if isinstance(row, Message):
         rewrite(row, _without(row.payload, keys) | fields)
     elif isinstance(row, Job):

@@ -48,7 +48,7 @@ class RebuildInput(ProcessInput):
     """The input of the repeated build, and the moments to replace."""
 
     build: BuildInput
-    replaced: dict[int, datetime]  # the times of the moments' last changes, keyed by primary key
+    replaced: dict[int, datetime]  # when the moments were last changed, keyed by primary key
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, build=self.build.with_prompt(version))
@@ -112,7 +112,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the first moments at or after a sequence that were created by one build, up to a gap."""
+    """Return the moments of the first build at or after a sequence, up to a gap."""
     # A gap may be a deleted moment, which must not be recreated.
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")

@@ -64,5 +64,5 @@ class AsOf:
 
     @property
     def query_suffix(self) -> str:
-        """The same parameter, to append to an existing query string."""
+        """The same parameter as in `query`, to append to an existing query string."""
         return self.query.replace("?", "&")

@@ -2,8 +2,8 @@
 
 Such texts are found by provenance (they were derived from the same turns) and by search. Turns keep their words and are
 marked. Engines receive marked turns in their corrected form, so they derive nothing wrong from them again. Ending a
-fact changes only facts and texts, because these describe the present. Moments, summaries, digests and turns describe
-their own time.
+fact changes only facts and stream texts, because these describe the present. Moments, summaries, digests and turns
+describe their own time.
 """
 
 import re
@@ -269,7 +269,7 @@ def _texts(
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
-    """Return the source turns of the fact and the turns at the places, with corrections applied."""
+    """Return the source turns of the fact and the turns at `places`, with corrections applied."""
     own = Message.objects.all_turns().unretracted().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
@@ -414,7 +414,7 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
     for change in changed.newest_first():
         atom, columns = MemoryAtom.objects.filter(pk=change.statement_id), dict(change.columns)
         if "content" in columns and not atom.filter(content=after.get(change.statement_id)).exists():
-            del columns["content"], columns["formed_at"]  # it was reworded since
+            del columns["content"], columns["formed_at"]  # keep the text of a fact that was reworded since
         atom.change(StatementChange.Action.UNDONE, cause, **columns)
         if "content" in columns:
             _index_again(change.statement_id, cause)
@@ -425,7 +425,8 @@ def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
     before, after = change["before"], change["after"]
     if row := _row(change):
         restore(row, change, correction)
-    is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before lines were statements
+    # Corrections from before lines were statements store the whole text of a stream.
+    is_whole = change["kind"] == STREAM and "made" not in change
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
         write_text(stream, before if now == after else merged_text(before, after, now), actor=actor)
@@ -438,7 +439,8 @@ def _row(change: Mapping[str, Any]) -> Row | None:
 
 def _reword_later_texts(session: Session, correction: Correction) -> None:
     """Restore the original words in texts that were written since the correction."""
-    # If the new words were used since, they may mean something else. Then only reword sentences that say the same.
+    # If newer turns contain the new words, these may mean something else. Then only reword sentences that say the same
+    # thing.
     since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
     new = Rewording(correction.before, correction.after).new_words
     said = any(since.filter(content__iregex=rf"\m{re.escape(word)}\M").exists() for word in new)

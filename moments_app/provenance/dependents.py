@@ -284,7 +284,7 @@ def dependents_of_items(
 
 
 def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:
-    """Return the known people who no other statement is about."""
+    """Return the known people that only these atoms are about."""
     others = MemoryAtom.objects.exclude(pk__in=[atom.pk for atom in atoms]).filter(about=OuterRef("pk"))
     people = KnownPerson.objects.filter(pk__in={atom.about_id for atom in atoms if atom.about_id})
     return list(people.exclude(Exists(others)).order_by("pk"))
@@ -378,10 +378,10 @@ def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]
         column = table.model._meta.get_field(name)
         if isinstance(column, ForeignKey):
             has |= Q(**{f"{name}__in": sources.get(_table_of(column), ())})
-        elif isinstance(column, ArrayField) and user:  # primary keys of turns
+        elif isinstance(column, ArrayField) and user:  # the column contains primary keys of turns
             has |= Q(**{f"{name}__overlap": list(sources.get(Message, ())), table.person: user})
     return has
 
 
 def _table_of(column: ForeignKey[Any, Any]) -> type[Model]:
-    return cast("type[Model]", column.related_model._meta.concrete_model)  # the column may name a proxy
+    return cast("type[Model]", column.related_model._meta.concrete_model)  # the column may refer to a proxy model

@@ -38,7 +38,10 @@ def forget_contexts(user: UserProfile) -> None:
 
 
 def unlink_calls(user: UserProfile) -> int:
-    """Unlink a person's engine calls from jobs, blank their errors, and return their number. Costs stay recorded."""
+    """Unlink a person's engine calls from jobs, and blank the errors.
+
+    Return the number of calls. Costs stay recorded.
+    """
     return EngineCall.objects.filter(job__user=user).update(job=None, error="")
 
 
@@ -69,7 +72,7 @@ def count_in_memories(user: UserProfile) -> dict[str, int]:
     names += sum(user.user_id in json.loads(item.data["related_users"]) for item in _retracted_about(user))
     shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
     return {
-        "facts and observations of shared memory": shared,  # those without a foreign key to the person
+        "facts and observations of shared memory": shared,  # items without a foreign key to the person
         "releases": Release.objects.only_from(user).count(),
         "names in other people's items": names,
     }

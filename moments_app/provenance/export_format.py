@@ -1,4 +1,4 @@
-"""Names in exports for rows that memory refers to by primary keys: summary numbers, turn sequences, atom ids."""
+"""Fields in exports that refer to rows without primary keys: by summary numbers, turn sequences or atom ids."""
 
 import uuid
 from collections import defaultdict
@@ -34,7 +34,7 @@ from sessions_app.people.export_format import Column, Exporting, Line, Model, Na
 from sessions_app.people.import_user import Importing
 
 REQUESTED_BY = "import_user"
-# Fields of a task, goal or problem in older exports that are no columns of a statement, with their types.
+# Fields of a task, goal or problem in older exports that are not columns of a statement, with their types.
 FORMER_FIELDS = {"title": str, "body": str, "status": Literal["open", "done", "dropped"], "updated_at": AwareDatetime}
 
 
@@ -228,7 +228,10 @@ class AtomText(Column):
 
 
 class IsListed(Column):
-    """Whether a client wrote or reworded a task, goal or problem. Its content hash is then computed from its id."""
+    """Whether a client wrote or reworded a task, goal or problem.
+
+    The content hash of such a statement is computed from its id.
+    """
 
     type, is_column = bool, False
 
@@ -241,7 +244,7 @@ class IsListed(Column):
 
 
 class FormerEntity(Column):
-    """The id of a task, goal or problem in older exports, which becomes a statement with the other fields."""
+    """The id of a task, goal or problem in older exports, which an import converts to a statement."""
 
     type, is_column = uuid.UUID, False
 

@@ -77,7 +77,10 @@ class VersionShape(Shape):
 
 
 def restore_texts(importing: Importing) -> None:
-    """Convert the lines of streams' texts to statements. A text's versions show what each line contains."""
+    """Convert the lines of streams' texts to statements.
+
+    A text's versions show which items were merged into each line.
+    """
     versions = defaultdict(list)
     for version in _lines(importing, "stream_versions.jsonl", VersionShape):
         if version.undone_at is None:

@@ -37,17 +37,20 @@ class Rebuild:
     merge: Callable[[Any, Any], Any]
 
     def merge_with(self, wanted: Any, params: Mapping[str, Any]) -> Any:
-        """Merge what to rebuild with the params of a job."""
+        """Return `wanted` merged with the value in the params of a job."""
         return self.merge(params.get(self.param, self.default), wanted)
 
     def queue(self, session: Session, wanted: Any, *, requested_by: str) -> None:
-        """Queue a rebuild, merged with a waiting rebuild."""
+        """Queue a rebuild. Merge it with a rebuild that is already waiting."""
         job = Job.objects.request_fresh_run(self.process, session=session, requested_by=requested_by)
         job.params[self.param] = self.merge_with(wanted, job.params)
         job.save(update_fields=["params"])
 
     def cancel(self, session: Session, *, requested_by: str) -> None:
-        """Cancel a waiting rebuild. A job that was requested for other reasons runs without it."""
+        """Cancel a waiting rebuild.
+
+        If the job was also requested for other reasons, it still runs, without the rebuild.
+        """
         job = Job.objects.requeue(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
             job.force = job.force and job.requested_by != requested_by
@@ -69,7 +72,7 @@ def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -
     return merge_ranges((first, last) for first, last in (*waiting, *wanted))
 
 
-MOMENTS = Rebuild(BuildMoments.name, REBUILD_TO, -1, max)  # the last turn that moments must cover
+MOMENTS = Rebuild(BuildMoments.name, REBUILD_TO, -1, max)  # the param is the last turn that moments must cover
 MEMORIES = Rebuild(FormMemories.name, WITHDRAWN_RANGES, (), _ranges)
 REBUILDS = (MOMENTS, MEMORIES)
 

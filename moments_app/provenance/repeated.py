@@ -5,7 +5,7 @@ from it. So `find_repeating_turns` follows each answer to the next, until no fur
 
 An answer repeats a sentence if it contains a third of the sentence's words, and one of them occurs in no other message
 of the person and in no earlier answer. The model must have seen the text: earlier in the session, or in a context whose
-receipt lists the text or memory derived from it. If the word is a long number, the model need not have seen the text,
+receipt lists the text or memory derived from it. If this word is a long number, the model need not have seen the text,
 because the number can't come from anywhere else. A very long number suffices without other words of the sentence.
 """
 
@@ -33,12 +33,12 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.provenance import Provenance, declared
 
-MIN_SHARE = 1 / 3  # of a sentence's words in an answer that repeats it
-MIN_SHARE_ALONE = 0.8  # of a sentence's words in a text that says the same thing, even if other messages have the words
-MIN_WORDS = 2  # of a sentence; a shorter one is recognized only by a long number
-MAX_FILTERED = 50  # maximum number of words in the filter of the query
-MIN_DIGITS = 6  # of a number that identifies a sentence together with other words of it
-MIN_DIGITS_ALONE = 8  # of a number that identifies a sentence alone
+MIN_SHARE = 1 / 3  # minimum share of a sentence's words in an answer that repeats the sentence
+MIN_SHARE_ALONE = 0.8  # minimum share if none of the shared words is a mark (see `Sentences`)
+MIN_WORDS = 2  # minimum words of a sentence; a shorter one is recognized only by a long number
+MAX_FILTERED = 50  # maximum words to filter by in a query
+MIN_DIGITS = 6  # minimum digits of a number that identifies a sentence together with the sentence's other words
+MIN_DIGITS_ALONE = 8  # minimum digits of a number that identifies a sentence on its own
 MAX_QUESTIONS = 12  # maximum questions; each requires two contexts
 MAX_CHARS = 1_000  # maximum characters of a question
 NEWEST_RECEIPTS = 500  # maximum receipts to search for contexts with the retracted text, newest first
@@ -105,7 +105,7 @@ def find_repeating_turns(text: RetractedText, derived: Callable[[Sequence[Messag
 
 
 def _served_in(text: RetractedText, served: Collection[str]) -> dict[int, int]:
-    """Return the last turn before the first context with one of these addresses, keyed by session."""
+    """For each session, return the sequence of the last turn before the first context with one of these addresses."""
     receipts = ContextReceipt.objects.filter(user=text.user, created_at__gte=text.since)
     found: dict[int, int] = {}
     for session, layers, after in receipts.values_list("session_id", "refs", "after_sequence").iterator():
@@ -200,7 +200,7 @@ def _with_any(marks: AbstractSet[str], answers: MessageQuerySet) -> Iterator[tup
     if not marks:
         return
     rows = answers.annotate(stems=STEMS).order_by()
-    if len(marks) <= MAX_FILTERED:  # because PostgreSQL compares each stem with each mark
+    if len(marks) <= MAX_FILTERED:  # a longer filter is slow, because PostgreSQL compares each stem with each mark
         rows = rows.filter(stems__overlap=list(marks))
     for pk, session, sequence, stems in rows.values_list("pk", "session_id", "sequence", "stems").iterator():
         if not marks.isdisjoint(stems or ()):

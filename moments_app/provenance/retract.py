@@ -84,7 +84,7 @@ class Preview:
         withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
         engine_calls: estimated number of calls to rebuild data with other sources.
         answers: answers that repeat the turns or items. They are retracted too, unless they can't be.
-        dependents: the dependent rows: of each session, and of items.
+        dependents: the dependent rows of each session and of the items.
         items: number of directly written items that would be retracted.
         lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
     """
@@ -217,8 +217,8 @@ def lock_person(user_id: int) -> UserProfile:
 def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
     """Lock the streams whose texts may contain some items, to prevent consolidations in the meantime.
 
-    This is one query, after the person is locked, because people share shards. A shard's text contains no candidates,
-    only the items released from them.
+    Call this after locking the person. All streams are locked with one query, to prevent deadlocks between people who
+    share a shard. A shard's text contains no candidates, only the items released from them.
     """
     telling: set[int] = set()
     for atoms in items:

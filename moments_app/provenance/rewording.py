@@ -180,7 +180,10 @@ def sentences_of(text: str) -> list[str]:
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each removed sentence with its replacement, which may be blank. The last one gets all that remain."""
+    """Yield each removed sentence with its replacement, which may be blank.
+
+    The last one gets all remaining new sentences.
+    """
     for tag, first, last, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         gone, come = old[first:last], list(new[start:stop])
         for sentence in gone if tag != "equal" else ():
@@ -264,7 +267,7 @@ def _reworded(line: str, rewording: Rewording) -> str:
 
 
 def merged_texts(base: Any, before: Any, after: Any) -> Any:
-    """Return `merged_text` for a text of `texts_of`. Lists are merged by their items."""
+    """Apply `merged_text` to the values of `texts_of`. Lists are merged item by item."""
     if isinstance(base, str):
         return merged_text(base, before, after)
     keys = [[json.dumps(one, sort_keys=True) for one in items] for items in (base, before, after)]

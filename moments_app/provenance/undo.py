@@ -197,12 +197,12 @@ def _restore_session(retraction: Retraction, session: Session, cause: Cause) -> 
 class NewMoments:
     """The moments that were built over a retraction's turns in the meantime."""
 
-    built_to: int  # sequence up to which there were moments; −1: none
+    built_to: int  # sequence up to which there were moments; −1 if there were none
     moments: list[Moment]
 
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> NewMoments:
-    """Remove moments that restored ones replace, and moments that were built without the turns."""
+    """Remove the moments that restored moments replace, and those that were built without the turns."""
     built_to = session.built_to
     rebuilt = moments_on(session, sequences, formations_of(session, sequences))
     firsts = [moment.first_sequence for moment in rebuilt]
@@ -220,7 +220,7 @@ def _restore_moments(retraction: Retraction, session: Session, newer: NewMoments
     withdrawn = retraction.items.withdrawn(Moment)
     there = Moment.objects.for_user(session.user)
     taken = list(there.values_list("key", flat=True))
-    for item in withdrawn.filter(data__key__in=taken):  # taken by a moment of another session in the meantime
+    for item in withdrawn.filter(data__key__in=taken):  # another session's moment took the key in the meantime
         starts_at = parse_datetime(item.data["starts_at"])
         assert starts_at is not None  # the column is not nullable
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
@@ -278,7 +278,7 @@ def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
 
 
 def _remove_newer_items(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
-    """Remove newer items that restored items replace. Return them and the facts ended by them."""
+    """Remove newer items that restored items replace. Return these items and the facts that they ended."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     ended = facts_ended_by(since)

@@ -3,8 +3,8 @@
 A job covers a session's turns; a person's facts, moments and stored items; or a shard's facts. Items that belong to no
 person get no vectors. Text search still finds texts without a vector.
 
-`embed_all`: embed every text with the embedded model, then activate the model for searches. It starts automatically,
-because these vectors cost nothing: when a site first has an embedded model, and when the model or its recipe changes.
+`embed_all`: embed every text with the embedded model, then activate the model for searches. It starts automatically
+when a site first has an embedded model, and when the model or its recipe changes, because these vectors cost nothing.
 One job covers the whole site, and continues where it stopped.
 """
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder
 
 MAX_RETRIED = 500  # maximum failed jobs per run, and maximum rejected texts of each kind
-EMBED_ALL_SECONDS = 60.0  # maximum per run of `embed_all`, so that other jobs can run in between
+EMBED_ALL_SECONDS = 60.0  # maximum seconds per run of `embed_all`, so that other jobs can run in between
 TURNS_OF_ROUND = 2.0  # average turns per call during a conversation
 MEMORY_CALLS = 2.0  # average calls per session for moments and facts
 MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's tokens
@@ -71,11 +71,11 @@ MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's t
 @dataclass(frozen=True)
 class EmbedInput(ProcessInput):
     job: Job
-    model: EmbeddingModel  # in use when the job was claimed
+    model: EmbeddingModel  # the model in use when the job was claimed
     texts: list[Text]
-    session: Session | None = None  # if the texts are turns
-    last_sequence: int = -1  # of the last turn that this run covers
-    is_cut: bool = False  # more texts are waiting than fit into the batch
+    session: Session | None = None  # the session of the texts, if they are turns
+    last_sequence: int = -1  # sequence of the last turn that this run covers
+    is_cut: bool = False  # whether more texts are waiting than fit into the batch
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Embed(Process[EmbedInput, Embedded]):
         if job.session:
             return _turns_of(job, job.session, model, size)
         found = _memories_of(job, model, size)
-        if isinstance(found, Skipped) and job.is_claimed():  # after waiting for the requests that have joined the job
+        if isinstance(found, Skipped) and job.is_claimed():  # waits for the requests that have joined the job
             return _memories_of(job, model, size)
         return found
 
@@ -163,7 +163,7 @@ class Embed(Process[EmbedInput, Embedded]):
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
             is_more |= session.last_sequence > input.last_sequence
         else:
-            if not job.is_claimed():  # after waiting for the requests that have joined the job
+            if not job.is_claimed():  # waits for the requests that have joined the job
                 raise ClaimLost
             is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)
         written = write(input.model, answer.made) if answer.written is None else answer.written
@@ -203,7 +203,7 @@ def resend_rejected(requested_by: str, *, dry_run: bool = False) -> int:
 
 
 def _owners_of_rejected(model: EmbeddingModel) -> list[dict[str, Any]]:
-    """Return the owners of rejected texts to send again: sessions and memories."""
+    """Return the owners of rejected texts to send again: sessions, people and shards."""
     due = {kind: due_again(kind, model)[:MAX_RETRIED] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]

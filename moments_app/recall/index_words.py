@@ -49,7 +49,7 @@ from sessions_app.retention.restore import CannotRestore, restore_turns
 NAME = "index_words"
 BATCH = 500  # maximum rows or archived turns per batch
 BATCH_BYTES = 1_000_000  # maximum size of the texts in a batch; a single row may be larger
-SECONDS = 40.0  # maximum per run
+SECONDS = 40.0  # maximum seconds per run
 
 _WRITE_SQL = """
 UPDATE {table} SET search_vector = COALESCE(made.words::tsvector, search_vector), search_version = %s
@@ -141,7 +141,7 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
 
 
 def _words(row: Any) -> str | None:
-    """Return the search vector of the row. If it has no text, return None: the row keeps its words."""
+    """Return the search vector of the row. If it has no text, return None, so that the row keeps its words."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
@@ -155,7 +155,7 @@ def _ask_for_counts(rows: Sequence[Any]) -> None:
 
 # --- turns that an earlier release archived without index rows ---
 
-MAX_PEOPLE = 10_000  # per sweep of `index_archived`
+MAX_PEOPLE = 10_000  # maximum people per sweep of `index_archived`
 BUSY_PAUSE = timedelta(minutes=1)  # pause while another process changes the archives of a session
 
 # Uses two aggregates, because distributed tables don't allow a subquery for each session.
@@ -225,7 +225,7 @@ def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
     """Yield (user, session) primary keys of the sessions that have archived turns without rows.
 
     Args:
-        user_pk: None: all people.
+        user_pk: None for all people.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WITHOUT_ROWS_SQL, {"user": user_pk})
@@ -277,7 +277,7 @@ def _of(archive: Archive) -> MessageQuerySet:
 # --- counts ---
 
 GROWTH = 0.1  # minimum change since the last count, as a share of the texts
-MAX_COUNTED_PEOPLE = 500  # per run
+MAX_COUNTED_PEOPLE = 500  # maximum people per run
 
 # The same texts that recall can find. The conditions match those of the search functions in the migrations.
 _TEXTS_SQL = """

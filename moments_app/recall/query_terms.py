@@ -91,7 +91,7 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
     known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
     together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED_KINDS}
     stems = tuple(known) or word.stems[:MAX_LIKELY_STEMS]
-    # if nearly all texts are counted, stems without a count are left out
+    # If nearly all texts are counted, leave out stems without a count.
     others = () if known and is_counted else tuple(stem for stem in word.stems if stem not in stems)
     return Term(word.word, stems, together, word.factor, other_stems=others, is_time=is_time)
 
@@ -154,7 +154,7 @@ def _may_be_mistyped(word: str) -> bool:
 
 
 def _similar_stems(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """Return the counts of known stems that may be similar to unknown words, or compounds or parts of them."""
+    """Return the counts of known stems that may be similar to an unknown word, or may be its compounds or parts."""
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
     shared = pieces(lexemes.split_stem(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
@@ -185,13 +185,16 @@ def _guesses(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: 
 
 
 def _compounds(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the compounds that contain the word, and the parts of the word, with most shared letters first."""
+    """Return the compounds that contain the word, and the parts of the word.
+
+    Those that share the most letters come first.
+    """
     shared = compound_matches(by_language, term.all_stems)
     return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:MAX_COMPOUNDS]
 
 
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the words of the same language with the fewest edits, most frequent first."""
+    """Return the words of the same language with the smallest edit distance, most frequent first."""
     from rapidfuzz import process  # imported here because most commands never search
     from rapidfuzz.distance import OSA
 
@@ -247,8 +250,8 @@ def _pieces_for_one_edit(word: str) -> Iterator[tuple[str, str]]:
 def _pieces_for_two_edits(word: str) -> Iterator[tuple[str, str]]:
     """Yield the start, the end, and two letters between them.
 
-    If one edit changes the start and another the end, neither changes these two letters: a swap changes at most one
-    letter outside. The first edit may move the two letters by one place.
+    If one edit changes the start and another the end, neither changes these two letters, because a swap changes at most
+    one letter outside the start or the end. The first edit may move the two letters by one place.
     """
     size = END_LETTERS if len(word) >= 2 * END_LETTERS + 2 + MIDDLE_LETTERS else END_LETTERS - 1
     yield _start(word, size)
@@ -297,7 +300,7 @@ def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[s
 
 
 def _shared_part(one: str, other: str) -> int:
-    """Return the number of letters of the shorter stem if the longer one is a compound of it, or 0."""
+    """Return the length of the shorter stem if the longer one is a compound that contains it, otherwise 0."""
     part, whole = sorted((one, other), key=len)
     is_first = len(part) >= MIN_FIRST and whole.startswith(part)
     is_last = len(part) >= MIN_LAST and whole.endswith(part)

@@ -122,8 +122,8 @@ _NIGHTS_END = time(5)
 class Span:
     """A span of time mentioned in a query, and the other words of the query."""
 
-    since: datetime  # with a time zone
-    until: datetime  # exclusive
+    since: datetime  # the start of the span, with a time zone
+    until: datetime  # the end of the span (exclusive)
     words: frozenset[str] = frozenset()  # the words that express the span, in lower case
     other_words: str = ""  # the other words of the query
     is_whole_query: bool = True  # the query asks only what was said in the span

@@ -96,25 +96,24 @@ class Result:
     ref: str
     content: str  # at most `CONTENT_CHARS`
     session_id: str | None  # None if the session was deleted or belongs to another person
-    sequence: int | None  # of a turn, or of the first turn of a moment; None for a fact
+    sequence: int | None  # sequence of a turn, or of the first turn of a moment; None for a fact
     time: datetime
-    role: str  # of a turn; blank for other kinds
-    pk: int  # for a turn, of its session
-    valid_from: datetime | None  # of a fact
+    role: str  # role of a turn; blank for other kinds
+    pk: int  # primary key of the row, or for a turn, of its session
+    valid_from: datetime | None  # when a fact became true
     valid_until: datetime | None  # when a fact ended, or when a plan is due
     planned: str = ""  # the day of a plan; blank for other facts, and for plans that ended for another reason
     marks: str = ""  # the end of the content of a turn, with corrections and ended facts
     also: tuple[str, ...] = ()  # addresses of the facts in `marks`
     score: float = 0.0
-    # by search, from 1; empty for a turn found through its neighbors
+    # ranks from 1, keyed by search; empty for a turn found through its neighbors
     ranks: dict[str, int] = field(default_factory=dict)
-    # by search: BM25 for text search, the cosine for semantic search
+    # scores keyed by search: BM25 for text search, the cosine for semantic search
     scores: dict[str, float] = field(default_factory=dict)
     share: float = 0.0  # share of the query's words that the text contains, weighted by rarity
 
     @property
     def unmarked_content(self) -> str:
-        """The content without its marks."""
         return self.content.removesuffix(self.marks)
 
     @property

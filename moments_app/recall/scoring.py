@@ -21,19 +21,19 @@ MAX_UNCOUNTED_RATIO = 0.5  # maximum uncounted per counted turns; above it, rari
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
-    """Return the counts, given in the order of `COUNTED_KINDS`."""
+    """Return a dict of the counts, which must have the order of `COUNTED_KINDS`."""
     return {kind: int(count or 0) for kind, count in zip(COUNTED_KINDS, numbers, strict=True)}
 
 
 @dataclass(frozen=True)
 class Term:
-    word: str  # as it was written, or the known word that may be meant
-    stems: tuple[str, ...]  # under which the word is indexed, if known; otherwise, likely stems
-    counts: dict[str, int]  # texts that contain the word, by kind
+    word: str  # the word as written in the query, or a known word that may be meant
+    stems: tuple[str, ...]  # stems under which the word is indexed; if it is unknown, its likely stems
+    counts: dict[str, int]  # number of texts that contain the word, keyed by kind
     factor: float = 1.0  # less than 1 for guessed words and for words with little meaning
     unknown_word: str = ""  # for a guessed word, the query's unknown word; blank if the query contains the word itself
     other_stems: tuple[str, ...] = ()  # other stems that the word may have in texts that are not counted yet
-    # part of a time in the query; a text from that time need not contain the word
+    # whether the word is part of a time; a text from that time need not contain the word
     is_time: bool = False
 
     @property
@@ -59,9 +59,9 @@ class Lookup:
     rare: list[str]  # a text with any of these stems is a candidate
     joint: list[str]  # a text with all of these stems is a candidate
     with_newest: bool  # the newest texts are also candidates, because no word is rare
-    queries: list[str]  # all words
+    queries: list[str]  # one `tsquery` per word
     weights: list[float]
-    average: float | None  # words of a text; if None, rarity is computed from the texts found
+    average: float | None  # average number of words in a text; if None, rarity is computed from the texts found
     # the score of a text that contains each word once, not counting words for a time; an estimate if rarity is unknown
     max_score: float
 
@@ -70,13 +70,13 @@ class Lookup:
 class QueryWords:
     """The words of a query, with their statistics in the texts that a person may search."""
 
-    shards: list[int]  # primary keys
-    # by kind: number of texts, and their total length in words, at the last count
+    shards: list[int]  # primary keys of the shards
+    # number of texts, and their total length in words, at the last count, keyed by kind
     sizes: dict[str, tuple[int, int]]
     terms: list[Term] = field(default_factory=list)  # in no particular order
     uncounted: int = 0  # approximate number of new turns since the last count
     vector: str = ""  # the query's vector without the part common to the person's turns; blank if there is no vector
-    span: Span | None = None  # mentioned in the query
+    span: Span | None = None  # the span of time mentioned in the query
 
     def lookup(self, kind: str) -> Lookup:
         counted = self._counted(kind)
@@ -101,7 +101,10 @@ class QueryWords:
         )
 
     def _counted(self, kind: str) -> str | None:
-        """Return the kind whose counts are used: itself or, without texts, the largest. None if none is suitable."""
+        """Return the kind whose counts to use: `kind`, or if it has no texts, the largest.
+
+        None if no kind is suitable.
+        """
         counted = kind if self.sizes[kind][0] else max(COUNTED_KINDS, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
         return counted if total and (counted != "turn" or self.uncounted <= MAX_UNCOUNTED_RATIO * total) else None
@@ -145,9 +148,10 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """Return the rarest common words, as few as make texts that contain all of them rare.
+    """Return the fewest common words, rarest first, that only a few texts contain together.
 
-    Return none if this is impossible: the index would read each word's whole list and return arbitrary texts.
+    Return no words if this is impossible, because the index would read each word's whole list and return arbitrary
+    texts.
     """
     share, stems = 1.0, []
     for term in common:
@@ -167,7 +171,7 @@ NEIGHBOR_SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05)
 CANDIDATES = 150  # number of best results of each search to rank
 # If no text has at least this share of the query's words, the matches are probably random.
 TRUSTED_SHARE = 0.5
-SEMANTIC_NEIGHBOR_FACTOR = 0.5  # for these shares in semantic search: vectors of adjacent turns are similar
+SEMANTIC_NEIGHBOR_FACTOR = 0.5  # factor for `NEIGHBOR_SHARES` in semantic search, where adjacent turns are similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
 MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
 

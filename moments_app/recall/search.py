@@ -235,7 +235,10 @@ def read_results(
 
 
 def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Result]:
-    """Return the results in a new order. Those with reranker scores exchange positions and scores."""
+    """Sort the results with reranker scores by these scores.
+
+    Other results keep their places. Each place keeps its score.
+    """
     places = [place for place, result in enumerate(results) if result.ref in relevances]
     known = sorted((results[place] for place in places), key=lambda result: relevances[result.ref], reverse=True)
     scores = [results[place].score for place in places]

@@ -44,11 +44,11 @@ def search_items(
     """Return the primary keys of items with their scores, best first. Runs one query.
 
     Args:
-        user: None: the items that belong to no user.
+        user: the owner of the items; None: items without an owner.
         application: the primary key of the application that owns the items.
-        prefix: the labels with which the namespace of an item starts.
-        query: items with any of its words match.
-        conditions: see `StoredItemQuerySet.fitting`.
+        prefix: the first labels of the items' namespaces.
+        query: the words to search for. An item matches if it contains any of them.
+        conditions: filters on the items, as in `StoredItemQuerySet.fitting`.
     """
     words = lexemes.words_of_query(query, MAX_WORDS)
     queries = [" | ".join(f"'{stem}'" for stem in word.stems) for word in words]
@@ -88,8 +88,8 @@ def _reciprocal_ranks(*rankings: Iterable[int]) -> dict[int, float]:
     return {key: scores[key] for key in sorted(scores, key=lambda key: -scores[key])}
 
 
-# Reads one item of each namespace and skips to the next namespace. A namespace with `depth` labels stands for all that
-# start with it.
+# Reads one item of each namespace and skips to the next namespace. If `depth` is smaller than the number of labels,
+# reads one item for all namespaces with the same first `depth` labels.
 _NAMESPACES_SQL = """
 WITH RECURSIVE item AS NOT MATERIALIZED (
     SELECT user_id, application_id, namespace FROM moments_app_storeditem
@@ -127,7 +127,7 @@ def list_namespaces(
         prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
         max_depth: the number of labels to which longer namespaces are truncated.
     """
-    is_cut = not suffix and len(prefix) <= max_depth  # otherwise, labels after the cut must match
+    is_cut = not suffix and len(prefix) <= max_depth  # only if no label after the cut has to match
     depth = max_depth if is_cut else LABELS_MAX
     start, end = range_of(prefix[: prefix.index(ANY_LABEL)] if ANY_LABEL in prefix else prefix)
     values = {

@@ -1,8 +1,8 @@
-"""Find texts without a vector, request their vectors from the embeddings endpoint, and write these.
+"""Find texts without a vector, request their vectors from the embeddings endpoint, and store them.
 
-An endpoint takes some tenths of a second for a batch, so several calls run in parallel. After one call fails, no
-further call starts. Vectors of successful calls are saved, so their texts are not sent again. The calling thread
-records all calls, because it has the database connection.
+An endpoint takes a few tenths of a second per batch, so several calls run in parallel. After one call fails, no further
+call starts. Vectors of successful calls are saved, so their texts are not sent again. The calling thread records all
+calls, because it has the database connection.
 """
 
 import json
@@ -57,7 +57,7 @@ Vectors = list[tuple[Text, list[float] | str]]
 class ReceivedVectors:
     made: Vectors = field(default_factory=list)
     left: list[Text] = field(default_factory=list)
-    # the reason why texts are left; of several errors, the one with the longest wait
+    # why some texts have no vector yet; of several errors, the one with the longest wait
     error: EngineError | None = None
 
 
@@ -198,21 +198,24 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return rows of a kind without a vector of the model, by primary key. Rejected rows are included once due."""
+    """Return rows of a kind without a vector of the model, by primary key.
+
+    Rejected rows are included when they are due for a retry.
+    """
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
     there = KINDS[kind].objects.filter(settled, model=model, **_source_filter(kind))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
 
 
 def due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return rejected rows of a kind that are due to be sent again. Uses the index of rejected vectors."""
+    """Return rejected rows of a kind that are due for a retry. Uses the index of rejected vectors."""
     return _SOURCES[kind]().filter(Exists(KINDS[kind].objects.due_again(model).filter(**_source_filter(kind))))
 
 
 def _source_filter(kind: str) -> dict[str, OuterRef]:
-    """Return the filter that matches vectors to the source row of an outer query.
+    """Return a filter for vectors that matches them to the row of the outer query (`OuterRef`).
 
-    Distributed tables need the person of a turn. Other kinds are not filtered by person, because facts may have none.
+    Distributed tables require a filter by person for turns. Other kinds have none, because some facts have no person.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 

@@ -1,7 +1,8 @@
 """The cost of recorded model calls, and an estimate of the cost of pending work.
 
-For the estimate, each process derives its calls and tokens from the counters of sessions, and one query computes them
-all. The length of an answer is the average of the latest calls of its purpose, or a typical number if there are none.
+Each process defines expressions that estimate its calls and tokens from the counters of sessions. One query evaluates
+all of them. The estimated length of an answer is the average over the latest calls with the same purpose, or a typical
+number if there are none.
 """
 
 from collections.abc import Sequence
@@ -29,19 +30,19 @@ DAYS = 30
 TOP_PEOPLE = 20  # maximum number of people to list
 SUMMARIES = 1_000  # number of newest summaries to time
 SLOWEST = 5
-LATEST_CALLS = 1_000  # number of newest calls from which estimates derive the length of answers
+LATEST_CALLS = 1_000  # estimates average the length of answers over this number of newest calls
 QUERY_TOKENS = 500  # estimated tokens per call in addition to the turns
 
 
 @dataclass(frozen=True)
 class Usage:
-    """The usage of some calls."""
+    """Totals of a group of calls."""
 
     calls: int = 0
     failed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    usd: Decimal = Decimal(0)  # of the calls whose price is known
+    usd: Decimal = Decimal(0)  # cost of the calls whose price is known
     unpriced: int = 0  # successful calls without a price
 
     @property
@@ -223,10 +224,10 @@ class Estimate:
 
 
 def estimate(user: UserProfile | None = None, *, everything: bool = False) -> list[Estimate]:
-    """Estimate the work of settling a person's sessions, or all sessions.
+    """Estimate the model calls needed to process a person's sessions, or all sessions.
 
     Args:
-        everything: estimate all conversations again, round by round. If False, estimate only waiting work.
+        everything: whether to include turns that were already processed. If False, estimate only pending work.
     """
     workloads = _workloads(everything=everything)
     sums = {f"{purpose}_calls": workload.calls for purpose, workload in workloads.items()}
@@ -248,7 +249,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 
 def _queries(*, everything: bool) -> Workload | None:
-    """Estimate the queries that an engine writes for contexts from their number per turn; None if there were none."""
+    """Estimate the queries that an engine writes for contexts, from the past average per turn, or return None."""
     queries = EngineCall.objects.made().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not queries or not turns:

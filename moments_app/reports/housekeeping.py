@@ -26,7 +26,7 @@ from moments_app.streams.timeline import end_past_plans
 from sessions_app.models import DailyUsage, Event
 
 BATCH = 1_000
-# Old rows of extras to delete: a name, and a function that returns the rows.
+# Old rows of optional packages to delete: names, and functions that return the rows.
 OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
@@ -86,10 +86,10 @@ def _delete(rows: QuerySet[Any]) -> int:
 
 @transaction.atomic
 def _delete_batch(rows: QuerySet[Any]) -> int:
-    # The lock prevents the deletion of an item that another transaction is storing again.
+    # Lock the rows first, so that an item that another transaction is storing again is not deleted.
     free = rows.select_for_update(skip_locked=True, of=("self",))
     batch = list(free.values_list("pk", flat=True)[:BATCH])
-    rows.filter(pk__in=batch).only("pk").delete()  # avoid reading large values
+    rows.filter(pk__in=batch).only("pk").delete()  # load only the primary key, because other columns may be large
     return len(batch)
 
 

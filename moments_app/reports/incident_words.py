@@ -122,7 +122,7 @@ def _describe_engine(incident: "Incident") -> Texts:
 
 
 def _failed_share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
-    """Return a sentence about the number of failed recent calls and one that succeeded."""
+    """Return a sentence with the number of recent failed calls, and a successful call for comparison."""
     recently = timezone.now() - RECENTLY
     failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
     number = failed + answered

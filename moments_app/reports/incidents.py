@@ -26,7 +26,7 @@ from moments_app.reports.incident_words import describe
 
 MAX_FAILED_CALLS, MAX_ANSWERED_CALLS = 500, 1_500  # maximum newest calls to compare
 MAX_JOB_GROUPS = 20_000  # maximum groups of jobs by failure and person; if there are more, counts are too low
-PERIOD = timedelta(days=1)  # period of the calls
+PERIOD = timedelta(days=1)  # age of the oldest calls to compare
 SINGLE_PERSON_FAILURES = 3  # minimum failed calls for a person to be the cause, if calls about others succeed
 MAX_SEPARATE = 3  # maximum people with separate incidents; if there are more, they share one
 MAX_NAMES = 3  # maximum people to list by name
@@ -282,11 +282,11 @@ class _Calls:
                 self._answered_at[call.engine].append(call.at)
 
     def is_single_cause(self, engine: str, person: int, *, at_least: int) -> bool:
-        """Return whether calls about a person fail while calls about others succeed in between."""
+        """Return whether a person's last calls all failed while calls about other people succeeded in between."""
         streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
         if len(streak) < at_least:
             return False
-        first = bisect_left(answered, streak[-1].at)  # all later calls are about other people
+        first = bisect_left(answered, streak[-1].at)  # successful calls from here on are about other people
         return first < len(answered) and answered[first] <= streak[0].at
 
     def streak(self, person: int, engines: Iterable[str]) -> list[Call]:
@@ -328,7 +328,7 @@ def _last_answers(people: set[int]) -> dict[tuple[str, int], datetime]:
 
 
 def _stalled() -> list[Row]:
-    """Count jobs that failed or wait because of a failure, by failure, person and status. Most jobs first."""
+    """Count jobs that failed or wait for a retry, by failure, person and status, highest count first."""
     groups = Job.objects.stalled().order_by().values("failure", "user", "user__user_id", "status")
     since = Min(Coalesce("held_since", "finished_at", "queued_at"))
     counted: Any = groups.annotate(number=Count("pk"), since=since)

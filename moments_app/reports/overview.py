@@ -1,7 +1,7 @@
 """The figures that operators see first: open and failed work, and recent work.
 
-Each figure is limited by an index or by a number of rows. No query reads whole transcripts: turns and tokens come from
-the sessions' counters, and daily counts from indexes over the requested days.
+Each query uses an index or reads a limited number of rows. No query reads whole transcripts. Turns and tokens come from
+the sessions' counters, and daily counts from index scans over the requested days.
 """
 
 from collections import Counter
@@ -43,9 +43,9 @@ DUE = "due"
 GROUP_COLUMNS = ("status", "process", "waits_for")
 MAX_ENGINES = 20
 DAYS = 30
-WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
+WORKER_SILENT = timedelta(minutes=3)  # longer than a minute, because the most frequent schedule runs once per minute
 FEW_ROWS = 10_000  # maximum rows of a table to count, which takes a few milliseconds
-# Counts rows only if the database's estimate is low.
+# Returns the database's estimate of the number of rows, or the exact number if the estimate is low.
 _ESTIMATE_SQL = """
 SELECT CASE WHEN reltuples > %s THEN reltuples::bigint ELSE (SELECT count(*) FROM {table}) END
 FROM pg_class WHERE oid = %s::regclass
@@ -57,7 +57,7 @@ FROM moments_app_job JOIN unnest(%s::text[], %s::integer[]) AS lane_of (process,
 WHERE status = 'completed' AND finished_at >= %s
 GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 """
-BUILDS_OF_MOMENTS = 1_000  # number of newest moments whose builds to time
+BUILDS_OF_MOMENTS = 1_000  # number of newest moments for which to measure the duration of builds
 
 
 # --- open and failed work ---
@@ -69,7 +69,7 @@ class Backlog:
 
     due: int
     oldest_due: datetime | None  # when the oldest due job started to wait
-    later: int  # wait for a backoff, an engine or another day
+    later: int  # jobs that wait for a backoff, an engine or another day
     running: int
     stuck: int  # running jobs without a recent heartbeat
     failed: int
@@ -225,7 +225,7 @@ def _lane(name: str, groups: list[JobGroup]) -> LaneState:
 
 @dataclass
 class Day:
-    """The new rows of one day, UTC."""
+    """Figures of one day in UTC."""
 
     date: date
     sessions: int = 0
@@ -240,7 +240,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Builds:
-    """The seconds from a reached threshold to the resulting moments, for the latest builds."""
+    """For the latest builds, the seconds from reaching the threshold until the moments were stored."""
 
     number: int
     median: float
@@ -249,11 +249,14 @@ class Builds:
 
 @dataclass(frozen=True)
 class QueueTimes:
-    """The seconds that the completed jobs of a lane waited for a worker after they were due, in the last `DAYS`."""
+    """How long the jobs of a lane waited for a worker after they were due.
 
-    number: int  # of these jobs
+    Covers jobs completed in the last `DAYS` days.
+    """
+
+    number: int  # number of completed jobs
     p95: float  # seconds within which 95% of them started
-    p95_by_day: Mapping[date, float]  # the same for each day on which such jobs ended
+    p95_by_day: Mapping[date, float]  # the same for the jobs completed on each day
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ class Activity:
     live_tokens: int
     moments: int  # an estimate by the database
     builds: Builds | None
-    waits: Mapping[Lane, QueueTimes]  # without lanes that completed no job
+    waits: Mapping[Lane, QueueTimes]  # lanes that completed no job are missing
 
     @property
     def today(self) -> Day:
@@ -373,7 +376,7 @@ def _builds() -> Builds | None:
 def estimated_rows(model: type[Model]) -> int:
     """Return the number of a table's rows, estimated by the database.
 
-    Rows are counted if the table is small, because the estimate lags behind, or if the operator has limited access.
+    Count the rows of small tables, because estimates lag behind. If the operator has limited access, also count them.
     """
     if scope_key():
         return model._default_manager.count()

@@ -1,7 +1,7 @@
-"""Checkpoints: replace the live window of a session with a short context in a partition event.
+"""Checkpoints: replace the live window of a session with a short context, stored in a partition event.
 
-The next load starts with this context. A digest of an active session calls the engine for it. Settling derives it from
-new episodes, open tasks and problems, and the last round.
+The next load starts with this context. For active sessions, an engine writes it (a digest). For settled sessions, it is
+derived from new episodes, open tasks and problems, and the last round.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ from sessions_app.text.length import cut_lines, cut_words
 
 MAX_WORDS = 300
 MAX_MOMENTS = 8  # maximum latest moments of the live window to include
-QUOTED = (40, 400)  # maximum words and characters of a turn of the last round
-OPEN = ("task", "problem")  # kinds of statements
+QUOTED = (40, 400)  # maximum words and characters to quote from each turn of the last round
+OPEN = ("task", "problem")  # kinds of statements to list while they are open
 MAX_OPEN = 5
 
 
@@ -47,8 +47,8 @@ class DigestInput(ProcessInput):
     request: DigestRequest
     turns: range  # sequences of the turns that the checkpoint replaces
     source_ids: list[int]  # primary keys of the turns that the engine receives
-    said_at: datetime  # the time of the last of these turns
-    corrections: CorrectionState  # from before the turns were read
+    said_at: datetime  # the time of the last turn that the engine receives
+    corrections: CorrectionState  # state before the turns were read
 
     def with_prompt(self, version: PromptVersion) -> Self:
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
@@ -80,7 +80,9 @@ def live_turns(session: Session) -> MessageQuerySet:
 
 
 def digest_input(session: Session, end: int) -> DigestInput | Skipped:
-    """Read the live turns before the sequence `end` that are in no moment or draft, and what is known about the others.
+    """Return the input for a digest of the live turns before the sequence `end`.
+
+    Contains the turns that are in no moment or draft, and the existing summaries of the other turns.
 
     Raises:
         CannotRun: the prompt has no active version.

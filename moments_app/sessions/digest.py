@@ -61,7 +61,9 @@ class DigestSession(Process[DigestInput, DigestResult]):
         return digest(input, engine)
 
     def commit(self, job: Job, input: DigestInput, answer: DigestResult) -> None:
-        """Write the partition event and the lessons, and complete the job. Turns that arrived since stay live.
+        """Write the partition event and the lessons, and complete the job.
+
+        Turns that arrived after the claim stay live.
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.

@@ -21,7 +21,7 @@ from moments_app.turns.engine_input import pair_safe_boundary, split_turns
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
 
-# Limits per transaction, because appends to the sessions wait for it.
+# Limits per transaction. Appends to these sessions wait until the transaction ends.
 MAX_SESSIONS = 25
 MAX_TURNS = 500
 MAX_SESSIONS_PER_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
@@ -29,15 +29,15 @@ MAX_SESSIONS_PER_CALL = 8  # maximum per model call, so that it answers within E
 
 @dataclass
 class QuietSession:
-    """A session to settle, at the time of the claim.
+    """A session to settle, in its state at the time of the claim.
 
     Args:
         turns: the turns that are in no moment or that no formation has received, oldest first.
         read: the same turns as engines read them, keyed by sequence. A turn with only platform text is blank.
-        last_sequence: the last turn of this run.
+        last_sequence: the sequence number of the last turn in this run.
         before: the moments before these turns.
-        build: the build of the turns that are in no moment.
-        formation: the formation of the turns that no formation has received.
+        build: the input for a build of the turns that are in no moment.
+        formation: the input for a formation of the turns that no formation has received.
         digest: the input of the checkpoint of the live turns; None if more turns follow.
         opened: open tasks and problems that formations found in the live turns.
     """
@@ -93,7 +93,7 @@ class SettleInput(ProcessInput):
 
     user: UserProfile
     sessions: Sequence[QuietSession]
-    corrections: CorrectionState  # from before the turns were read
+    corrections: CorrectionState  # state before the turns were read
     prompts: Mapping[str, PromptVersion]  # keyed by the purpose of the call
 
     def prompt_for(self, purpose: str) -> PromptVersion | None:
@@ -212,10 +212,10 @@ def _set_formations(sessions: Sequence[QuietSession], prompt: PromptVersion) -> 
 
 
 def _set_digests(sessions: Sequence[QuietSession], prompt: PromptVersion, corrections: CorrectionState) -> None:
-    """Set the input of the checkpoint of each session that is settled completely.
+    """Set the checkpoint's input for each session that this run settles completely.
 
     Args:
-        prompt: the prompt of the moments that the checkpoint is derived from.
+        prompt: the prompt for the moments from which the checkpoint is derived.
     """
     whole = [one for one in sessions if one.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()

@@ -1,13 +1,13 @@
 """`settle`: write the remaining turns of a person's quiet sessions into memory, and clear the live windows.
 
-One job settles its own session and other due sessions of the person, as many as share a call. Turns that are not in
-memory yet become moments and memories. A checkpoint derived from these replaces the live turns. All of this is one
-transaction. A session with more turns than one call accepts is settled in parts; the job of one part queues the job of
-the next.
+One job settles its own session and other due sessions of the person, as many as fit into one call. Turns that are not
+in memory yet become moments and memories. A checkpoint derived from them replaces the live turns. One transaction
+writes all of this. A session with more turns than one call accepts is settled in parts; the job of one part queues the
+job of the next.
 
 An engine within this process receives the sessions one at a time, each with the moments of earlier sessions. A model
-receives all sessions in one call, or one session if calls are not combined. If another session fails, its own job
-settles it.
+receives all sessions in one call. If calls are not combined, a job settles only its own session. If the engine fails
+for another session, that session's own job settles it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,10 +91,10 @@ CLEARED_FIELDS = (
 class SessionResult:
     quiet: QuietSession
     built: Built | None = None
-    moments: Sequence[PriorMoment] = ()  # the unsaved moments as later builds receive them
+    moments: Sequence[PriorMoment] = ()  # unsaved moments, in the form that later builds receive
     formed: Formed | None = None
     digested: DigestResult | None = None
-    result: dict[str, Any] = field(default_factory=dict)  # of the session's job, filled by the commit
+    result: dict[str, Any] = field(default_factory=dict)  # result of the session's job, filled by the commit
 
 
 class Settle(Process[SettleInput, Sequence[SessionResult]]):
@@ -176,8 +176,8 @@ def _call_for_all(sessions: Sequence[QuietSession], engine: Engine) -> tuple[Eng
     """Call the model for all sessions in one call. If that fails, call it for the first session only.
 
     Returns:
-        An engine with the answers, and the sessions for which it has answers. If calls aren't combined, the
-        unchanged engine and all sessions.
+        An engine that serves the answers of the call, and the sessions that the call was for. If calls aren't combined,
+        the unchanged engine and all sessions.
     """
     if not settings.ENGINE.combines_calls:
         return engine, sessions

@@ -40,11 +40,11 @@ def add_to_each(
     requested_by: str,
     end: Callable[[], Sequence[MemoryAtom]] = tuple,
 ) -> list[MemoryAtom]:
-    """Add new items to several streams, with a constant number of queries. Return those that are new.
+    """Add new items to several streams, with a constant number of queries. Return the items that are new.
 
     Args:
-        requested_by: recorded in the jobs that become due.
-        end: called after the atoms are stored; ends facts because of them, and returns the ended facts.
+        requested_by: recorded in the queued jobs.
+        end: a function to call after the atoms are stored. It ends facts that they replace, and returns these facts.
     """
     new = _without_known([atom for _, atoms in items for atom in atoms])
     people = {atom.user_id for atom in new if atom.user_id and not atom.is_candidate}
@@ -76,8 +76,8 @@ def add_to_each(
 def _without_repetitions(atoms: Sequence[MemoryAtom]) -> list[list[MemoryAtom]]:
     """Return groups of atoms to insert one after the other.
 
-    A repeated value of an attribute is in a later group, because the value may end in between: "I live in Oslo", "I
-    moved to Bergen", "I live in Oslo".
+    If the same value of an attribute occurs again, it is in a later group, because the value may have ended in between:
+    "I live in Oslo", "I moved to Bergen", "I live in Oslo".
     """
     groups: list[list[MemoryAtom]] = []
     count = Counter[tuple[int, int | None, str]]()
@@ -176,10 +176,11 @@ def is_due(stream: MemoryStream) -> bool:
 
 
 def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement]) -> int:
-    """Import another system's facts, in the caller's transaction, which has locked the people. Return the number added.
+    """Import another system's facts into memory, and return the number of new facts.
 
-    A fact keeps its times. `written_by` records the source, so that all facts of an import can be retracted together.
-    Facts that a stream already has are not added again, even if they were corrected or ended since.
+    Runs in the caller's transaction, which has locked the people. A fact keeps its times. `written_by` records the
+    source, so that all facts of an import can be retracted together. Facts that a stream already has are not added
+    again, even if they were corrected or have ended since.
     """
     of_streams: dict[tuple[str, str], list[Statement]] = defaultdict(list)
     for one in statements:
@@ -213,7 +214,10 @@ def _atom(stream: MemoryStream, person: UserProfile, statement: Statement) -> Me
 
 
 def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
-    """Return the facts that were never in the stream. An imported fact may be valid again after it has ended."""
+    """Return the facts that were never in the stream.
+
+    If an import stored a fact as ended, the same fact with another end time is new, because it may be valid again.
+    """
     new = {_key(atom): atom for atom in reversed(list(atoms))}
     same = stream.atoms.filter(user=stream.user_id, position=None, content_hash__in={digest for digest, _ in new})
     known: set[Key] = set()

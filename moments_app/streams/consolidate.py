@@ -1,9 +1,10 @@
 """Merge a stream's waiting observations into its text, line by line.
 
 Each line of the answer lists the observations that it carries. Only these observations are merged; the others keep
-waiting. Observations of lines that were removed from the text wait again. Both remain in contexts and searches as
-separate items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
-Observations that arrive during a call stay, and a failed call changes nothing. A consolidation can be undone.
+waiting. If a line is removed from the text, its observations wait again. Waiting observations remain in contexts and
+searches as separate items. Observations that were in an earlier call don't trigger another consolidation, so an engine
+that drops observations is not called endlessly. Observations that arrive during a call stay, and a failed call changes
+nothing. A consolidation can be undone.
 """
 
 from collections import Counter
@@ -52,7 +53,7 @@ from sessions_app.database.sql import lock_rows
 # The time of a line whose observations are unknown. Such a line is kept, because its content would otherwise be lost.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 MAX_OBSERVATIONS = 200  # maximum observations in one call; the others wait for the next call
-MAX_REPEATED = 40  # maximum observations from earlier calls that no line carries; they rarely fit later
+MAX_REPEATED = 40  # maximum observations that earlier calls did not merge; they rarely fit later
 PROMPT_TOKENS = 1_150  # estimated tokens of the prompt, current text and observations of a call
 
 
@@ -65,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Piece:
-    """Input for a line: a current line, or an observation whose text starts with its date."""
+    """A part of the engine's input: a current line, or an observation whose text starts with its date."""
 
     label: str  # identifies the piece in the answer
     text: str
@@ -116,11 +117,11 @@ class _Candidate:
 def consolidated(
     fixed: Sequence[Line], old: Sequence[Piece], new: Sequence[Piece], drafts: Sequence[DraftLine], max_words: int
 ) -> ConsolidatedText:
-    """Return the text from an answer's lines and current lines.
+    """Combine an answer's lines and current lines into the new text.
 
     Lines are included whole, newest first, as long as they fit. A line without known pieces is rejected, because its
-    sources would be unknown. A piece is carried if every line that lists it fits. A current line that isn't carried is
-    kept if it fits. If its observations are unknown, it is always kept.
+    sources would be unknown. A piece is carried if all lines that list it fit. A current line that isn't carried is
+    kept if it fits. A current line with unknown observations is always kept.
 
     Args:
         fixed: lines that were written by hand, which are kept.
@@ -213,7 +214,7 @@ class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
         return super().jobs_of_same_engine(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
-        # A consolidation is due whenever formations have produced enough observations.
+        # Estimate from the number of observations, because a consolidation is due after enough new ones.
         turns = turns_to_estimate(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
@@ -335,7 +336,10 @@ def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, 
 
 
 def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Merge items into the rows of the lines that carry them. Of several, choose the line with the fewest items."""
+    """Merge items into the rows of the lines that carry them.
+
+    If several lines carry an item, choose the line with the fewest items.
+    """
     by_text = {row.content_hash: row for row in rows}
     into = {
         pk: by_text[content_hash(line.text)].pk

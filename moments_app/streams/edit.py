@@ -49,11 +49,11 @@ ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOP
 def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) -> None:
     """Replace the texts that were written into a profile, which the caller has locked.
 
-    A new time zone changes the days of statements, and when plans end.
+    A new time zone changes the dates of statements and the end of plans.
 
     Args:
         profile: the profile with its new time zone.
-        edits: fields of the profile, with the text of `summary` or the phrases of lists.
+        edits: new values, keyed by profile field: a text for `summary`, phrases for the lists.
         actor: `key:…` or `operator:…`.
     """
     for field in edits.keys() & ATTRIBUTES.keys():
@@ -160,7 +160,7 @@ def add_entity(user: UserProfile, values: Mapping[str, Any], *, requested_by: st
     if insert_if_missing(entity):
         queue_indexing(entity, requested_by=requested_by)
         return entity, True
-    statements = Entity._base_manager.select_related("source_session")  # with withdrawn ones
+    statements = Entity._base_manager.select_related("source_session")  # include withdrawn ones
     existing = statements.get(stream=stream, user=user, external_id=entity.external_id)
     if existing.kind not in ENTITY_KINDS:
         raise IdTaken("This external_id already belongs to an item that isn't a task, goal or problem.")

@@ -1,8 +1,8 @@
-"""Extract facts and observations from new turns, into the streams that the session feeds.
+"""Extract facts and observations from new turns into the streams that the session feeds.
 
-All streams share one engine call, except those with their own model. Each such model adds a call. The call also drafts
-the episodes of the turns. A build publishes the drafts as moments. Invalid statements are counted in the job's result
-by reason.
+All streams share one engine call, except those with their own model. Each such model adds a call. The shared call also
+drafts episodes from the turns. A build publishes the drafts as moments. Invalid statements are counted in the job's
+result by reason.
 """
 
 from collections import deque
@@ -76,7 +76,7 @@ class FormMemories(Process[FormationInput, Formed]):
         return model_with_open_circuit(job) or language_model(settings.ENGINE.model)
 
     def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
-        # Other jobs may not use the model whose circuit is open.
+        # Only this job waits for the circuit, because other jobs may not use this model.
         return Job.objects.filter(pk=job.pk) if model_with_open_circuit(job) else super().jobs_of_same_engine(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
@@ -120,7 +120,8 @@ class FormMemories(Process[FormationInput, Formed]):
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
             raise InputChanged("Another job already extracted facts from these turns.")
-        # Corrections also lock the person. So a correction sees the new atoms, or these are checked against it.
+        # Lock the person, as corrections do. A later correction sees the new atoms, and these are checked against
+        # earlier corrections.
         UserProfile.objects.locked().get(pk=session.user_id)
         [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
         if input.remaining is None:
@@ -139,7 +140,7 @@ class FormMemories(Process[FormationInput, Formed]):
         if (last := formed.order_by("-id").first()) is None:
             return False
         result = last.result.get(FORMED, last.result)
-        # Otherwise the engine would receive the results of that formation as known items.
+        # Evict these items, because the engine would otherwise receive them as known items.
         evict_all(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
         job.params = {WITHDRAWN_RANGES: [[result["first_sequence"], result["last_sequence"]]]}
         return True
@@ -200,14 +201,14 @@ def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
 def _episodes(
     session: Session, turns: Sequence[Message], shown: Sequence[Message], corrections: CorrectionState
 ) -> BuildInput | None:
-    """Return the new turns without a moment or draft, to draft them in the same call that forms them."""
+    """Return the input for drafting episodes in the same call, from new turns that are in no moment or draft."""
     if not (
         settling_is_one_call() and settings.MOMENT_BUILDER.enabled
     ):  # the built-in rules read turns again at no cost
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
-    # The first draft doesn't cover turns in a gap before the new turns. The build that publishes it calls an engine for
-    # these.
+    # If earlier turns have no moment, the first draft leaves a gap. The build that publishes the draft calls an engine
+    # for the turns in the gap.
     first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
     new = [turn for turn in shown if turn.sequence >= first]
     chunks = split_chunks(new, new, session.user.zone) if new else []
@@ -229,13 +230,13 @@ class WithdrawnTurns:
     """Turns whose memories were withdrawn, to be formed again."""
 
     turns: Sequence[Message]
-    is_cut: bool  # whether the turns are only a part of their range
+    is_cut: bool  # whether turns of the current range remain for a later run
     rest: list[SequenceRange]  # ranges of later runs
-    unreadable: list[SequenceRange]  # ranges of archived turns up to these turns that can't be read
+    unreadable: list[SequenceRange]  # ranges of archived turns that were skipped because they can't be read
 
 
 def _withdrawn_turns(session: Session, ranges: Sequence[Sequence[int]]) -> WithdrawnTurns | None:
-    """Return the first readable turns of some ranges that have content to form, or None.
+    """Return the first readable turns in the ranges that contain more than platform text; None if there are none.
 
     Raises:
         ArchiveError: the remaining turns are archived and can't be read.

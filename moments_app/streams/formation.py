@@ -52,18 +52,18 @@ class FormationInput(ProcessInput):
     streams: dict[str, MemoryStream]  # keyed by label in the engine's input
     own_name: str  # the name under which the user speaks; blank if the turns have no names
     request: FormationRequest
-    messages: dict[int, Message]  # those that the engine receives, keyed by sequence
+    messages: dict[int, Message]  # turns that the engine receives, keyed by sequence
     last_sequence: int  # the last turn that this run forms
-    known: Mapping[int | str, int]  # the person's current statements, keyed by number in the prompt
+    known: Mapping[int | str, int]  # primary keys of current statements, keyed by number in the prompt
     episodes: BuildInput | None = None  # the turns without a moment or draft, which the same call drafts
     is_cut: bool = False  # whether more turns are waiting than fit into one run
-    # the remaining ranges of turns whose memories were withdrawn; None for runs with new turns
+    # ranges of turns with withdrawn memories that are still to be formed; None for runs with new turns
     remaining: list[SequenceRange] | None = None
     # ranges of archived turns that this run could not read
     unreadable: list[SequenceRange] = field(default_factory=list)
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt, for statements only."""
+        """Return a copy with another prompt, without the drafting of episodes."""
         request = replace(self.request, prompt=version.content)
         return replace(self, prompt_version=version, request=request, episodes=None)
 
@@ -78,7 +78,7 @@ LetterKey = tuple[str, int | str]  # the label of a stream, and the letter of on
 
 @dataclass(frozen=True)
 class Candidate:
-    label: str  # of the stream
+    label: str  # label of the stream
     atom_type: str
     sequences: list[int]
     draft: DraftAtom
@@ -97,11 +97,11 @@ class Formed:
     lessons: list[Candidate]
     dropped: Counter[str]  # number of invalid items by reason
     engine: str
-    built: Built | None = None  # the episodes
+    built: Built | None = None  # the draft episodes
 
 
 def calls_before_settling() -> Combinable:
-    """Return an expression for queries of sessions: the number of formations before a session is settled."""
+    """Return an expression for the number of formations that run before a session is settled."""
     conf = settings.MEMORY_FORMATION
     by_turns = Cast(F("message_count"), FloatField()) / float(conf.message_interval)
     return Floor(Greatest(by_turns, F("weighted_tokens") / float(conf.token_interval)))
@@ -193,7 +193,7 @@ def model_with_open_circuit(job: Job) -> Caller | None:
 
 
 def call_engine(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-    """Call the engine for the statements and the draft episodes of the turns, in one call if possible."""
+    """Extract statements and draft episodes from the turns, with one engine call if possible."""
     asked = engine
     if input.episodes and (parts := parts_of(input, input.episodes)):
         with suppress(EngineError):  # fall back to separate calls
@@ -391,7 +391,7 @@ def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requ
 
 
 def _addition(job: Job, input: FormationInput, formed: Formed) -> _Addition:
-    """Return a formation with an unsaved atom for each item. Create missing streams of lessons."""
+    """Return the atoms to add for a formation, unsaved. Create missing streams of lessons."""
     atoms = [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
     # In a trial, the streams may come from another claim whose transaction was rolled back.
     streams = MemoryStream.objects.ensure_lessons(input.session) if formed.lessons else ()
@@ -448,7 +448,7 @@ def _lettered(one: _Addition) -> dict[LetterKey, int | None]:
 
 
 def _end_named(one: _Addition, of_letter: Mapping[LetterKey, int | None]) -> list[MemoryAtom]:
-    """End older statements if the engine says that the new items end them. Return the ended statements."""
+    """End older statements that the engine listed as ended by the new items. Return the ended statements."""
     cause = Cause(f"job:{one.job.job_id}")
     ended: list[MemoryAtom] = []
     named = [

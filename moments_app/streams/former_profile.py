@@ -12,8 +12,8 @@ from moments_app.engines.statements.dates import start_in
 from moments_app.engines.words import LIST_MARK, memory_lines
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 
-FEW = 3  # maximum words of a line that needs the heading of its list to make sense
-BY_UPGRADE = "import:profile"  # the `ended_by` of a line if unknown
+FEW = 3  # a line with at most this number of words needs the heading of its list to make sense
+BY_UPGRADE = "import:profile"  # `ended_by` of a line if the actor is unknown
 _DAY = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
 _BY_HAND = ("key", "operator")  # prefixes of the actors of lines that no engine wrote
 
@@ -60,8 +60,8 @@ def statements_of(
 
     Args:
         known: hashes of current and ended statements, which are not added again.
-        holding: hashes of current statements; None: `known`. Text that people wrote is added unless it is among
-            these.
+        holding: hashes of current statements; None: same as `known`. Text written by people is added unless it is in
+            `holding`.
     """
     current_hashes = known if holding is None else holding
     lines = _with_text(profile)
@@ -80,7 +80,7 @@ def statements_of(
 
 
 def _with_text(profile: FormerProfile) -> list[FormerLine]:
-    """Return the lines, and lines of the profile's text that are not among them."""
+    """Return the stored lines, followed by further lines of the profile's text."""
     texts = {line.text for line in profile.lines}
     missing = [line for line in memory_lines(profile.summary) if line.text not in texts]
     return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]

@@ -1,4 +1,4 @@
-"""Convert the texts of streams in earlier releases, which had versions, to lines that are statements."""
+"""Convert stream texts of earlier releases, which were stored as versions, to lines, which are statements."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -20,13 +20,16 @@ COLUMNS = ("stream_id", "content", "worth", "formed_at")
 
 @dataclass(frozen=True)
 class KnownItems:
-    # the person's current statements, keyed by number in the prompt; a new item lists the numbers of those that it ends
+    # current statements, keyed by number in the prompt; the engine refers to these numbers to end statements
     statements: Mapping[int, MemoryAtom] = field(default_factory=dict)
     current: Mapping[str, str] = field(default_factory=dict)  # the text and the items of each stream, keyed by label
 
 
 def known_items_of(user: UserProfile, of_sessions: Iterable[Mapping[str, MemoryStream]]) -> list[KnownItems]:
-    """Return the existing items for each of a person's sessions, from the streams that it feeds, keyed by label."""
+    """Return the existing items in the streams of each session.
+
+    `of_sessions` contains the streams of each session of the person, keyed by label.
+    """
     sessions = list(of_sessions)
     streams = {stream.pk: stream for labels in sessions for stream in labels.values()}
     atoms = _read(user, streams.values())

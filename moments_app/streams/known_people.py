@@ -26,7 +26,7 @@ from sessions_app.models import Message, Session, UserProfile
 BATCH_SIZE = 500  # statements per batch
 MAX_STATEMENTS = 100  # maximum statements from which a person's names are derived
 SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
-ASSISTANT = "Assistant"  # the name of an unnamed assistant in quotations
+ASSISTANT = "Assistant"  # name under which unnamed assistants are quoted
 
 
 class Said(NamedTuple):
@@ -39,7 +39,10 @@ class Said(NamedTuple):
 
 
 def link_people(atoms: Iterable[MemoryAtom]) -> None:
-    """Link described, unsaved statements to the known people they are about. The caller has locked the users."""
+    """Link unsaved statements to the known people they are about.
+
+    The caller has called `describe` for the statements and locked the users.
+    """
     own = [atom for atom in atoms if atom.user_id and not atom.is_candidate and _may_name(atom)]
     for user in sorted({atom.user_id for atom in own if atom.user_id}):
         _link([atom for atom in own if atom.user_id == user], user)
@@ -82,7 +85,7 @@ def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
 
 
 def _introduces(atom: MemoryAtom, named: NamedPerson | None) -> bool:
-    """Return whether a statement introduces a person: by relationship, or because they speak themselves."""
+    """Return whether a statement introduces a person: it mentions a relationship, or the person is the speaker."""
     return named is not None and (bool(named.relationship) or atom.about_kind == MemoryAtom.About.PERSON)
 
 
@@ -97,16 +100,16 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
 
 
 def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
-    """Return whether a statement that an engine assigned to another person is about the user or a relative."""
+    """Return whether a statement is about the user or a relative, although an engine assigned it to another person."""
     named = named_person(atom.content)
     is_relative = named is not None and named.owner in names
     return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
-    """Set `related_users` of other speakers' statements about themselves, if the speaker is another user.
+    """Set `related_users` of statements that other speakers made about themselves, if the speaker is another user.
 
-    Of several speakers with the same name, only the first has the key derived from the name.
+    If several speakers have the same name, only the first one's key is derived from the name alone.
     """
     spoke = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
     own = [(atom, atom.about.key) for atom in spoke if atom.about]
@@ -238,7 +241,10 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
 
 
 def self_described_speaker(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
-    """Return the name of another speaker who talks about themselves; blank if a source turn is the user's."""
+    """Return the name of another speaker who talks about themselves.
+
+    Blank if there is no such speaker, or if a source turn is the user's.
+    """
     if any(turn.role == Message.Role.USER and turn.name not in others for turn in sources):
         return ""
     line, last = SPEAKER.match(text), sources[-1]  # sources are in order, oldest first

@@ -23,7 +23,7 @@ from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, merge_li
 READ = 300  # maximum statements for a profile, besides those written into it
 PROFILE_MAX = 2_000  # maximum characters after the introductory text
 MAX_LINES = 8  # maximum statements per heading
-PLAN_MAX_AGE = timedelta(days=120)  # age from which a plan counts as done or given up
+PLAN_MAX_AGE = timedelta(days=120)  # maximum age of plans and tasks; older ones are probably done or given up
 MAX_INTERESTS = 10  # maximum interests that are derived from statements
 MAX_TOPICS = 5  # maximum topics that are derived from statements
 MIN_INTEREST_MENTIONS = 2  # minimum statements that mention an interest

@@ -32,7 +32,7 @@ MAX_PEOPLE = 100  # maximum people per release
 QUOTE_WORDS = 8  # minimum consecutive words that count as a quotation
 SENTENCE_WORDS = 4  # minimum words of a whole sentence that counts as a quotation
 
-Source = tuple[Any, int | None]  # primary keys of the person and of the candidate, if it still exists
+Source = tuple[Any, int | None]  # primary keys of the person and of the candidate (None if it was deleted)
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
 
@@ -64,15 +64,15 @@ def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the ages in days of the accounts that said the same thing, youngest first; at most `MAX_PEOPLE` + 1."""
-    # An operator writes the messages of test persons.
+    """Return the account ages in days of people with a matching candidate, youngest first; at most `MAX_PEOPLE` + 1."""
+    # Exclude test persons, whose messages are written by an operator.
     people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
     made = people.values_list("user__created_at", flat=True)[: MAX_PEOPLE + 1]
     return [(timezone.now() - at).days for at in made]
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Share what one or several people said with all users of an agent. The candidates themselves stay private.
+    """Share the content of a candidate, in new words, with all users of an agent. The candidate itself stays private.
 
     Args:
         wording: the text that others see.
@@ -152,7 +152,7 @@ def revoke(release: Release, *, actor: str) -> Release:
 
 
 def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
-    """Return a wording in its final form.
+    """Check a wording, and return it with normalized spaces.
 
     Raises:
         CannotRelease: it is blank, too long, has invisible characters, or quotes a source.

@@ -1,4 +1,4 @@
-"""The text of a stream, whose lines are statements: write lines, undo consolidations, and merge versions."""
+"""The text of a stream. Each line is a statement. Write lines, undo consolidations, and merge versions."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION_PREFIX = "consolidation:"  # prefix of `reason` for changes by a consolidation, followed by its time
+CONSOLIDATION_PREFIX = "consolidation:"  # prefix of a change's `reason` if a consolidation made it; the time follows
 
 
 class CannotUndo(Refusal):
@@ -31,7 +31,7 @@ class CannotUndo(Refusal):
 
 
 def is_in_line(atom: MemoryAtom) -> bool:
-    """Return whether a line of its stream's text contains an item."""
+    """Return whether an item was merged into a line that is still in its stream's text."""
     line = atom.merged_into
     return atom.state == MemoryAtom.State.ABSORBED and line is not None and line.state == MemoryAtom.State.LINE
 
@@ -88,7 +88,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
 
 
 def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Mark merged observations as waiting again, unless a newer equal one is waiting."""
+    """Mark merged observations as waiting again, unless the stream has a newer observation with the same text."""
     for atom in absorbed:
         is_again = MemoryAtom.objects.duplicates_of(atom).exists()
         state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
@@ -151,12 +151,12 @@ def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
 
 
 def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
-    """Return the statements that `undo_since` may change, except the lines that it deletes."""
+    """Return the statements that `undo_since` may change. It also deletes lines, which are not included."""
     atoms = MemoryAtom.objects.filter(stream=stream)
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
     given = Q(consolidated_at__gte=time) | Q(merged_into__in=written) | Q(pk__in=changed)
-    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # their contents weren't recorded
+    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # their parts weren't recorded
         given |= Q(state=MemoryAtom.State.ABSORBED, merged_into=None)
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 

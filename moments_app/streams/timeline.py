@@ -1,8 +1,8 @@
-"""Decide which facts about an attribute are valid at which times.
+"""Decide when each fact about an attribute is valid.
 
 "Nora lives in Oslo" is valid until the time of "Nora moved to Bergen". An ended fact keeps its end time and its
-replacement. A timeline is always recomputed from all its facts, by their times. So the result doesn't depend on the
-order in which facts arrive, are retracted or are restored. Facts ended by an operator, the application or a model stay
+replacement. A timeline is always recomputed from all its facts, ordered by time. So the result doesn't depend on the
+order in which facts are added, retracted or restored. Facts ended by an operator, the application or a model stay
 ended.
 """
 
@@ -102,7 +102,7 @@ def end(atom: MemoryAtom, ending: End, cause: Cause, *, ended_by: str = "") -> N
 
 
 def end_in_favor_of(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
-    """End a fact in favor of a later one, as an engine suggested. Ask an operator if the later one is uncertain.
+    """End a fact that a later one replaces according to an engine. If the later fact is uncertain, ask an operator.
 
     Return whether the fact ended.
     """
@@ -150,7 +150,7 @@ def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
 
 @transaction.atomic
 def decide(question: Contradiction, decision: str, *, requested_by: str) -> None:
-    """Answer whether a fact ended another. A blank decision removes the answer.
+    """Record an operator's decision whether a fact ended another. A blank decision removes the answer.
 
     Raises:
         CannotDecide: the question was already answered, has no answer to remove, or one of the facts is no longer
@@ -210,7 +210,7 @@ def _reopen(atom: MemoryAtom, cause: Cause) -> None:
 
 
 def reopened_columns(atom: MemoryAtom) -> dict[str, object]:
-    """Return the column values for a statement that has not ended. A plan still ends when its day is over."""
+    """Return column values that make an ended statement valid again. A plan whose day has passed stays ended."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
     if until and until <= timezone.now():
@@ -261,9 +261,9 @@ def _end_of(
     statement: Statement,
     later: Sequence[tuple[MemoryAtom, Statement]],
 ) -> End | None:
-    """Return the end of a fact by the first later statement that certainly ends it, or None.
+    """Find the first later statement that certainly ends a fact. Return the end of the fact, or None.
 
-    Ask an operator about each uncertain statement before this one.
+    Ask an operator about each uncertain statement before it.
     """
     for other, other_statement in later:
         ends = other_statement.ends(statement)

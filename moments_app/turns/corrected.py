@@ -17,7 +17,7 @@ from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
 MAX_MARKS = 3  # maximum marks per turn; the newest are used
-MAX_STEPS = 50  # maximum replacements to follow from a fact to the current one
+MAX_STEPS = 50  # maximum length of a chain of replacements
 TEXT_CHARS = 200  # maximum characters of a statement in a mark
 
 
@@ -61,13 +61,13 @@ def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
 
 
 class End(NamedTuple):
-    """A statement of a turn that is no longer true."""
+    """The end of a statement made in a turn: it is no longer true, or was never true."""
 
-    microseconds: int  # since when it is no longer true, since 1970
+    microseconds: int  # time of the end, in microseconds since 1970
     is_replaced: bool  # whether another statement is true instead
-    text: str  # the value or text of the other statement, or else of the ended one
-    atom_id: str  # the statement that `text` is from
-    wrong: str  # the value of the turn's statement if it was never true and a later turn corrected it; or blank
+    text: str  # value or content of the replacement, or of the ended statement if there is none
+    atom_id: str  # id of the statement that `text` is from
+    wrong: str  # the turn's value, if a later turn corrected it as never true; otherwise blank
 
     @property
     def ref(self) -> str:
@@ -80,12 +80,12 @@ _IS_TRUE = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line
 # Matches facts about the same thing, which has one value at a time.
 _SAME_ATTRIBUTE = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
-# Returns turns with their ends. The person's ended facts are found by an index, and `later` follows the replacements
-# that were known at that time. If a replacement only says that something is over, the newest value since then is used.
-# Plans whose day has passed, statements that are true again, and turns that also contain the new statement have no
-# ends. If all replacements correct a value that was never true, `wrong` is this value. Corrections by operators and
-# clients are stored as `CorrectedTurn` instead. Only tables of the coordinator are read, so the query also runs on
-# Citus.
+# Returns the turns with the ends of their statements. An index finds the person's ended facts, and `later` follows the
+# replacements that were known at that time. If a replacement only says that something is over, the newest value since
+# then is used. Three cases have no end: plans whose day has passed, statements that are true again, and turns that also
+# contain the new statement. If all replacements correct a value that was never true, `wrong` is this value. Corrections
+# by operators and clients are stored as `CorrectedTurn` instead. The query reads only tables on the coordinator, so it
+# also runs on Citus.
 _ENDS_SQL = f"""
 WITH RECURSIVE fact AS (
     SELECT ended.* FROM moments_app_memoryatom ended

@@ -15,13 +15,13 @@ from moments_app.engines.transcript import Turn
 from sessions_app.models import Message
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
-TOOL_MAX_CHARS = 4_000  # maximum characters of a tool's result, and of its arguments
+TOOL_MAX_CHARS = 4_000  # maximum characters of a tool's result, and of a turn's tool calls
 
 
 def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:
     """Return a user, assistant or tool turn as input for an engine. Cut long tool results and long texts.
 
-    Relative dates such as "yesterday" depend on the person's time zone.
+    The times of turns are in the person's time zone, because relative dates such as "yesterday" depend on it.
     """
     text, calls = _text(message, max_tokens), tool_calls(message.payload)
     shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""
@@ -72,7 +72,10 @@ def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range
 
 
 def _reach(sizes: Sequence[int], limit: int, start: int) -> int:
-    """Return the end of the longest part that starts at `start` and is within the limit, but has at least one turn."""
+    """Return the end of the longest part that starts at `start` and is within the limit.
+
+    The part has at least one turn, even if this turn exceeds the limit.
+    """
     end, total = start + 1, sizes[start]
     while end < len(sizes) and total + sizes[end] <= limit:
         total += sizes[end]
@@ -100,7 +103,7 @@ class PairedTurn(Protocol):
 
 
 def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """Move a boundary back until it separates no tool call from its results, including results still to come.
+    """Move a boundary back until it separates no tool call from its results, including results that are still pending.
 
     Args:
         turns: consecutive turns, oldest first, up to the newest of the session.

@@ -1,13 +1,13 @@
 """Platform text: text in a conversation that this platform wrote itself. Memory must not be derived from it.
 
 When a turn arrives, its lines are compared with the lines served to the person before, and those that are platform text
-are recorded. So a text that the person wrote before it was ever served isn't platform text, and neither are the
-person's own words about a context.
+are recorded. So a text that the person wrote before it was ever served isn't platform text, and a person's own words
+about a context aren't either.
 
 A hash depends only on the words of a line, so the same memory has the same hashes in XML, Markdown and JSON. A served
 line in a message is not always platform text, because memory quotes people, and people repeat themselves. It is
-platform text if it has a form that only the platform writes: with the date or the element of a served line, under a
-served heading, or next to other lines of platform text.
+platform text if it has a form that only the platform writes: it has the date or the element of a served line, is under
+a served heading, or is next to other platform text.
 """
 
 import copy
@@ -36,7 +36,7 @@ from sessions_app.transcript.append import NewMessage
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-MIN_BYTES = 20  # lines of this length are unlikely to be equal by coincidence
+MIN_BYTES = 20  # minimum length of lines that are unlikely to be equal by coincidence
 MAX_HASHES = 50_000  # lines whose hashes are cached
 MAX_NESTING = 3  # levels of nested JSON to read, because the result of a tool may quote another result
 
@@ -173,7 +173,7 @@ def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
 
 
 def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
-    """Return the indexes of lines that are in `served` (see `served_hashes`), and of blank lines between them."""
+    """Return the indexes of lines of platform text. `served` has the hashes of served lines, as in `served_hashes`."""
     runs: list[list[int]] = [[]]  # indexes of consecutive served lines
     for place, line in enumerate(lines):
         if line.is_blank or line.is_address or line.hash in served:
@@ -181,7 +181,7 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
         elif runs[-1]:
             runs.append([])
     own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
-    # At the end of a context, only tags follow the query.
+    # A run that consists only of tags and headings counts too, such as the closing tags after a query.
     frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_heading_or_tag for n in run)]
     return sorted({place for run in own + frames for place in run})
 
@@ -189,7 +189,7 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
 def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], bool]) -> bool:
     """Return whether consecutive served lines have a form that only the platform writes."""
     is_framed = has_words = False
-    plain = 0  # number of long lines of memory
+    plain = 0  # number of long lines that are memory, not quotes
     for line in run:
         if line.is_blank:
             continue
@@ -226,7 +226,7 @@ class ServedTexts:
 
 
 class WrittenLines:
-    """A cache of the lines that this process has stored, by person, with whether each is only a quote."""
+    """A cache of the lines that this process has stored, keyed by person. Values: whether the line is only a quote."""
 
     def __init__(self) -> None:
         self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MAX_PEOPLE, seconds=TRUSTED_SECONDS)

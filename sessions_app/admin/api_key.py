@@ -44,7 +44,10 @@ class UsageForm(FormPage[Any]):
 
 
 def usage_context(request: HttpRequest, row: Model) -> dict[str, Any]:
-    """Return the context of `limits/usage.html` for a row's subject. Empty if the operator may not see usage."""
+    """Return the template context of `limits/usage.html` for the key or application of a row.
+
+    Empty if the operator may not see usage.
+    """
     if not request.user.has_perm("sessions_app.view_dailyusage"):
         return {}
     subject = row.subject if isinstance(row, DailyLimit) else Subject(KINDS[type(row)], row.pk)

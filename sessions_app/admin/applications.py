@@ -1,6 +1,6 @@
 """Applications in the admin. Columns and filters for them appear only if there is more than one.
 
-A list's attribute `applications` has the lookups from its rows to their application.
+The attribute `applications` of an admin class contains the ORM lookups from its rows to their application.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from sessions_app.limited_operators import scope_key
 from sessions_app.models import Application
 from sessions_app.models.application import SEVERAL
 
-APPLICATION_NAME = "application_name"  # the annotation that the column shows
+APPLICATION_NAME = "application_name"  # annotation with the name that the column shows
 KEPT_SECONDS = 60
 
 
@@ -34,7 +34,7 @@ def are_shown(request: HttpRequest) -> bool:
 
 
 def of_application(lookups: Sequence[str], application: int) -> Q:
-    """Return the condition that rows belong to an application through any of the lookups."""
+    """Return a filter for rows that belong to an application according to any of the lookups."""
     found = Q()
     for lookup in lookups:
         found |= Q(**{lookup: application})

@@ -68,7 +68,7 @@ def _refers(model: type[Model], name: str) -> bool:
 
 
 def application_lookups(model: type[Model]) -> tuple[str, ...]:
-    """Return the lookups from a row to its application: its own, or that of its person or stream."""
+    """Return the ORM lookups from a row to its application, directly or through its person or stream."""
     own = ("application",) if _refers(model, "application") else ()
     if own and not model._meta.get_field("application").null:
         return own
@@ -76,7 +76,7 @@ def application_lookups(model: type[Model]) -> tuple[str, ...]:
 
 
 def add_views(model: type[Model], *views: type[OperatorView]) -> None:
-    """Add pages and actions of an extra to the list of a model."""
+    """Add an optional package's pages and actions to the admin of a model."""
     shown_by = type(cast(PageAdmin, admin.site.get_model_admin(model)))
     shown_by.views = (*shown_by.views, *views)
 
@@ -98,11 +98,11 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     # A search finds rows where one of these fields starts with the term. By default, if there are no `search_fields`:
     # the ids of the rows' person and session.
     search_prefixes: Sequence[str] = ()
-    open_lookups: ClassVar[Sequence[str]] = ()  # lookups that URLs may filter by, in addition to the list's filters
-    shows_personal_data = True  # whether the list shows more about people than their names
-    may_add = may_change = may_delete = True  # whether operators with the permission may do this here
-    # The lookups from a row to its application. The first that isn't null applies. The default is the row's person and
-    # stream. Empty for site-wide rows.
+    open_lookups: ClassVar[Sequence[str]] = ()  # lookups to accept in URLs, in addition to those of the list's filters
+    shows_personal_data = True  # whether the list shows personal data other than names
+    may_add = may_change = may_delete = True  # False forbids the operation here even to operators with the permission
+    # The ORM lookups from a row to its application. The first one that isn't null applies. By default, they are derived
+    # from the model's foreign keys. Empty for site-wide rows.
     applications: Sequence[str] = ()
     user_link = link_column("user", "User")
     session_link = link_column("session", "Session")
@@ -371,7 +371,10 @@ class UserFilter(ExactFilter):
 
 
 def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
-    """Annotate rows with `key_name`, the name of the key in their actor column, if the operator may see keys."""
+    """Annotate rows with `key_name`, the name of the API key in an actor column.
+
+    Blank if the operator may not see keys.
+    """
     if not may_see(request, ApiKey):
         return rows.annotate(key_name=Value(""))
     named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY_ACTOR) + 1)).values("name")

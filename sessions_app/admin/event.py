@@ -1,4 +1,4 @@
-"""The event log in the admin, with links to the rows that it names."""
+"""The event log in the admin, with links to the rows that events refer to."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -98,7 +98,7 @@ class EventAdmin(LogAdmin):
         return super().of_application(application) | Q(user_pk__in=people.values("pk"))
 
     def with_application(self, rows: Any) -> Any:
-        """Annotate events with the name of their own or their person's application."""
+        """Annotate events with the name of their application, or of their person's application."""
         person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
         return rows.annotate(
             **{APPLICATION_NAME: Coalesce(Subquery(person.values("application__name")), "application__name")}

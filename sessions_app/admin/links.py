@@ -15,7 +15,7 @@ from sessions_app import lexemes
 from sessions_app.text.invisible_characters import with_invisible_shown
 
 MAX_CHIPS = 4
-GIST_CHARS = 140  # characters
+GIST_CHARS = 140  # maximum characters of the text below a name
 CHARS_BEFORE = 80  # characters before the first match
 
 

@@ -66,7 +66,7 @@ class OwnPage(OperatorPage):
         return form.cleaned_data["code"] if form.is_valid() else ""
 
     def context(self) -> dict[str, Any]:
-        # This page has no links, because all others are blocked until the second factor is verified.
+        # Without a verified second factor, use a layout without links, because all other pages are blocked.
         is_in = second_factor.is_verified(self.request) or not second_factor.is_required()
         return {"layout": "admin/base_site.html" if is_in else "unfold/layouts/unauthenticated.html"}
 
@@ -84,7 +84,7 @@ class SecondFactor(OwnPage):
         return shown | {"offer": UnconfirmedKey(self.login)}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Save the key if the code was made with it."""
+        """Save the key if the code proves that the app has it."""
         offer = UnconfirmedKey.from_form(self.login, request.POST.get("offer", ""))
         if offer is None or second_factor.is_set_up(self.login):
             return self.page(problem="This page has expired. Scan the new QR code and try again.")
@@ -233,7 +233,7 @@ class Staff(OperatorPage):
         }
 
     def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:
-        """Render the page with a login's link, once. A redirect would store the link in a cookie, as a message."""
+        """Show a login's invitation link once. A redirect would need a message, which would store it in a cookie."""
         link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_token(one)))
         return self.page(invited=one, link=link, again=again)
 
@@ -264,8 +264,8 @@ class Invite(Staff):
 class LoginAction(RowAction[User]):
     """A change to a login."""
 
-    entry = ""  # in the login's history
-    message = ""  # the message to the operator, after the login's name
+    entry = ""  # entry in the login's history
+    message = ""  # message to the operator; follows the login's name
 
     def change(self, one: User) -> str:
         do = partial(self.do, one, login_of(self.request))

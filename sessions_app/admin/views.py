@@ -49,7 +49,7 @@ class OperatorView(View):
     admin: Any = None  # the list that the view belongs to
     route = ""  # the last part of the URL
     name = ""  # the last part of the URL's name
-    permission = "view"  # the method `has_<permission>_permission` of the list's admin decides who may use the view
+    permission = "view"  # the list's admin checks it with `has_<permission>_permission`
     needs: ClassVar[Sequence[str]] = ()  # more permissions, for rows of other tables or much data about one person
     is_open: ClassVar[bool] = False  # whether the view is open to people who aren't logged in
 
@@ -246,7 +246,7 @@ REPEATED_FIELDS = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fiel
 
 
 def confirm_first(warning: str, *, button: str) -> Callable[[Action], Action]:
-    """Return a decorator that makes a list's action ask for confirmation, on a page with this warning and button."""
+    """Return a decorator for admin actions. It adds a confirmation page with this warning and button."""
 
     def decorate(action: Action) -> Action:
         @wraps(action)

@@ -1,8 +1,9 @@
 """Authentication with `Authorization: Bearer <key or token>`.
 
-A cache of recently verified API keys saves a query per request. The process sends the check of a cached key together
-with the first statement of the request. If the key is no longer valid, that message fails before its other statements
-run, and the client gets the error for a wrong key. So revoking a key takes effect immediately in all processes.
+A cache of recently verified API keys saves a round trip to the database per request. A cached key is checked again in
+the same database message as the request's first statement. If the key is no longer valid, the message fails before its
+other statements run, and the client gets the error for a wrong key. So revoking a key takes effect immediately in all
+processes.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ class _Unconfirmed(NamedTuple):
     confirming: str
 
 
-# By a hash of the key's text. An entry also records whether custom limits exist, so it expires with the cached limits.
+# Keyed by a hash of the key's text. The cached key also records whether custom limits exist, so an entry expires
+# together with the cached limits.
 CACHED_KEYS: ProcessCache[bytes, _CachedKey] = ProcessCache(MAX_KEYS, seconds=CACHE_SECONDS)
 # Whether this request confirms its key with its first message.
 _confirms: ContextVar[bool] = ContextVar("confirms", default=False)
@@ -53,7 +55,10 @@ _unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", defaul
 
 
 def key_with(text: str) -> ApiKey | None:
-    """Return the valid key with this text, or None. Within `confirming`, a cached key is confirmed later."""
+    """Return the valid key with this text, or None.
+
+    Within `confirming`, a cached key is accepted now and confirmed later.
+    """
     key_hash = hash_of(text)
     known = CACHED_KEYS.get(key_hash)
     if known and known.key.is_valid() and _confirms.get():
@@ -75,7 +80,7 @@ def clear_cached_keys(**_: Any) -> None:
 
 @contextmanager
 def confirming() -> Iterator[None]:
-    """Confirm the key of the request in this block with its first database message."""
+    """Confirm the key of a request with the first database message of the block."""
     is_nested, outer = _confirms.set(True), _unconfirmed.set(None)
     try:
         yield
@@ -116,13 +121,16 @@ class Issuer(Protocol):
     prefix: str
 
     def key_with(self, text: str, path: str) -> ApiKey | None:
-        """Return the key for a token at a path, with the token's scopes in `granted`. None if the token isn't valid."""
+        """Return the key that a token represents at a path, or None if the token isn't valid.
+
+        `granted` of the key contains the token's scopes.
+        """
 
     def challenge(self, path: str) -> str:
         """Return the `WWW-Authenticate` header for a 401 at this path. Blank for the default."""
 
 
-ISSUERS: list[Issuer] = []  # extras add issuers
+ISSUERS: list[Issuer] = []  # optional packages add issuers
 
 
 def issuer_of(text: str) -> Issuer | None:
@@ -146,5 +154,5 @@ class ApiKeyAuthentication(BaseAuthentication):
         return key, key
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the header's value. It makes DRF answer 401 instead of 403 if the key is missing."""
+        """Return the value of `WWW-Authenticate`. It makes DRF respond with 401 instead of 403 if there is no key."""
         return next((challenge for issuer in ISSUERS if (challenge := issuer.challenge(request.path))), "Bearer")

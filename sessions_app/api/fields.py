@@ -50,16 +50,16 @@ class StrictSerializer(serializers.Serializer[Any]):
     def validated(cls, data: Any, *, is_text: bool = False) -> dict[str, Any]:
         """Return the validated data.
 
-        Raises ValidationError, which names the item and the field, if a value is not valid.
+        Raise ValidationError if a value is not valid. The error names the item and the field.
 
         Args:
-            data: JSON, or the parameters of a query string by name.
-            is_text: Whether the data come from a query string, where numbers and booleans are strings.
+            data: parsed JSON, or the parameters of a query string, keyed by name.
+            is_text: whether the data is from a query string, where numbers and booleans are strings.
         """
         values: dict[str, Any]
         try:
             values = dict(_validator(cls, is_text).run_validation(data))
-        except (serializers.ValidationError, DjangoValidationError):  # the serializer below reports the errors
+        except (serializers.ValidationError, DjangoValidationError):  # validate again below, to report all errors
             serializer = cls(data=data, context={"is_text": is_text})
             serializer.is_valid(raise_exception=True)
             values = serializer.validated_data
@@ -118,7 +118,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @cached_property
     def _has_plain_fields(self) -> bool:
-        """Return whether all fields are writable and have the same name in the data and in the values."""
+        """Return whether all fields are writable and have the same name in the input and in the validated data."""
         return all(field.source == name and not field.read_only for name, field in self.fields.items())
 
 
@@ -129,7 +129,7 @@ def _validator(serializer: type[StrictSerializer], is_text: bool) -> StrictSeria
 
 
 class EncodableValidator(ProhibitSurrogateCharactersValidator):
-    """Tries to encode the text, which is fast. Checks the characters one by one only if that fails."""
+    """Rejects text that can't be encoded. Encodes the text, and checks single characters only if that fails."""
 
     def __call__(self, value: Any) -> None:
         if not _encodable(str(value)):
@@ -166,14 +166,14 @@ class TextField(Patterned, serializers.CharField):
         return super().to_internal_value(data)
 
     def run_validators(self, value: Any) -> None:
-        """Check the text without the validators, which take five times as long. Run these only to report an error."""
+        """Check the text directly. Run the validators, which take five times as long, only to report an error."""
         is_short = self.max_length is None or len(value) <= self.max_length
         if not (self._has_usual_validators and is_short and "\0" not in value and _encodable(value)):
             super().run_validators(value)
 
     @cached_property
     def _has_usual_validators(self) -> bool:
-        """Return whether all validators are of the kinds that `run_validators` can skip."""
+        """Return whether `run_validators` can skip all validators."""
         usual = (EncodableValidator, MaxLengthValidator, ProhibitNullCharactersValidator)
         return all(type(validator) in usual for validator in self.validators)
 
@@ -331,7 +331,7 @@ def _values(data: Any) -> Iterator[tuple[Any, int]]:
 
 
 def _encodable(text: str) -> bool:
-    if text.isascii():  # Python knows this without reading the text
+    if text.isascii():  # takes constant time
         return True
     try:
         text.encode()

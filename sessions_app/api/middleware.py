@@ -1,4 +1,4 @@
-"""Limits of requests: the size of the body, how long the database may be used, and the daily limits of keys."""
+"""Limits for requests: the size of the body, the duration of database access, and the daily limits of keys."""
 
 from collections.abc import Callable
 

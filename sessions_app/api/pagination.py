@@ -70,7 +70,7 @@ def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
         equal &= Q(**{name: value})
     return rows.filter(
         after, **{f"{names[0]}__lte": getattr(last, names[0])}
-    )  # the filter on the first field makes PostgreSQL use the index
+    )  # filter by the first field as well, so that PostgreSQL uses the index
 
 
 def things_at(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Permissions of a request's API key: the people that it may act for, and its scope."""
+"""What an API key permits: the people that a request may act for, and the scope."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +58,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
 
 @contextmanager
 def missing_rows_as_404() -> Iterator[None]:
-    """Raise NotFound if a written row refers to a row that was deleted in the meantime."""
+    """Raise NotFound if a row written in the block refers to a row that was deleted in the meantime."""
     try:
         yield
     except IntegrityError as error:

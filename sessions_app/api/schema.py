@@ -1,4 +1,4 @@
-"""The OpenAPI schema, beyond what drf-spectacular and drf-standardized-errors infer from the viewsets.
+"""Additions to the OpenAPI schema that drf-spectacular and drf-standardized-errors infer from the viewsets.
 
 All errors share one component, `Error`. Errors that any call may return are in `components/responses`. A viewset's
 `refuses` contains the other errors of its actions. The schema describes each of them with its code.
@@ -77,8 +77,8 @@ ERROR: Described = {
         },
     },
 }
-# Deliberately incomplete. An exact schema would refer to itself, and client generators would leave out calls that use
-# it. Rejected values have their own error codes.
+# The schema of JSON values is deliberately incomplete. A complete one would be recursive, and client generators would
+# omit the operations that use it. Rejected values have their own error codes.
 JSON: Described = {"description": "Any JSON, nested at most 32 levels deep, without NUL characters."}
 JSON_OBJECT: Described = JSON | {"type": "object", "propertyNames": {"pattern": TEXT}, "additionalProperties": {}}
 JSON_REFUSALS = (
@@ -223,7 +223,7 @@ class Schema(AutoSchema):
         if isinstance(field, ListSerializer):
             mapped |= {name: limit for name, limit in _limits(field) if limit is not None}
         if isinstance(field, JSONField):
-            mapped.pop("oneOf", None)  # null is JSON too, and `oneOf` rejects a value that matches both schemas
+            mapped.pop("oneOf", None)  # null is valid JSON, so it would match both schemas of `oneOf`
         return mapped
 
     def _insert_field_validators(self, field: Any, schema: Described) -> None:
@@ -254,7 +254,7 @@ def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
 
 
 def complete(result: Described, generator: Any, request: Any, public: bool) -> Described:
-    """Add the component `Error`, and an empty list of parameters to operations without one. A drf-spectacular hook."""
+    """A hook for drf-spectacular: add the component `Error`, and empty parameter lists where they are missing."""
     result["components"]["schemas"]["Error"] = ERROR
     for *_, operation in operations(result):
         operation.setdefault("parameters", [])
@@ -286,7 +286,7 @@ def for_services(description: Described) -> Described:
 
 
 def _parameter(parameter: Described) -> Described:
-    """Describe the values that a URL accepts for the parameter."""
+    """Add the constraints on the parameter's values in a URL."""
     schema = parameter["schema"]
     if parameter["in"] == "path" and schema.get("type") == "string" and "format" not in schema:
         return parameter | {"schema": schema | {"pattern": PUBLIC_ID, "minLength": 1, "maxLength": PUBLIC_ID_MAX}}

@@ -38,7 +38,7 @@ class KeyRateThrottle(SimpleRateThrottle):
         return f"{settings.API_RATE}/s"
 
     def get_cache_key(self, request: Request, view: Any) -> str | None:
-        """Return the cache key of the API key's calls, or None to allow the request if it needs no API key."""
+        """Return the cache key for the API key's calls. None if the request has no API key, so it is not throttled."""
         return f"throttle:{request.auth.pk}" if request.auth else None
 
 

@@ -60,13 +60,13 @@ class ApiViewSet(GenericViewSet[M]):
     pagination_class = RowPagination
     filter_backends = (ParameterFilter,)
 
-    # By action:
-    inputs: Mapping[str, type[StrictSerializer]] = {}  # the input: the body of POST and PATCH, or the query string
-    answers: Mapping[str, Any] = {}  # the response, or responses by status; by default `serializer_class`
+    # Keyed by action:
+    inputs: Mapping[str, type[StrictSerializer]] = {}  # input serializers, for the body or the query string
+    answers: Mapping[str, Any] = {}  # response serializers, or responses by status; by default `serializer_class`
     refuses: Mapping[str, Sequence[type[Refusal]]] = {}  # refusals that are specific to the action, for the schema
-    scopes: Mapping[str, str] = {}  # the necessary scope, if it isn't the method's
+    scopes: Mapping[str, str] = {}  # required scope, if it differs from the method's default
 
-    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}  # of the list; see `ParameterFilter`
+    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}  # filters of the list; see `ParameterFilter`
     long_running: Sequence[str] = ()  # actions whose statements may take minutes
 
     validated_data: dict[str, Any]  # the input without `user_id`
@@ -133,12 +133,15 @@ class ApiViewSet(GenericViewSet[M]):
         return row
 
     def last_row(self) -> M:
-        """Return the row in `after`, the last row of the previous page. Raise NotFound if there is none."""
+        """Return the row that `after` identifies: the last one of the previous page.
+
+        Raise NotFound if it doesn't exist.
+        """
         return one_or_404(self.get_queryset(), **{self.lookup_field: self.validated_data["after"]})
 
     @property
     def actor(self) -> str:
-        """The name of the API key as an actor, as stored in jobs and events."""
+        """The API key's actor name, as stored in jobs and events."""
         return key_of(self.request).actor
 
     @property

@@ -1,11 +1,11 @@
-"""The database roles of the processes, and how a transaction switches to a role other than that of its login.
+"""The database roles of the processes, and how a transaction switches from the role of its login to another one.
 
 None of the roles owns a table or is a superuser, so row-level security applies to all:
 
 - `memory_web` is the role of a web process until it knows the person that a request acts for. It reads keys and limits,
   and the one profile that the process specifies, but no other personal data.
 - `memory_admin` is for operators' pages, and for requests that concern several people.
-- `memory_worker` is the role of a worker. It sees all rows, except logins.
+- `memory_worker` is the role of a worker. It can access all rows except logins.
 
 For one person, a web process switches to `memory_request` (`row_security.py`). For an operator who is limited to some
 applications, it switches to `memory_operator` (`limited_operators.py`). The first message of a transaction sets the
@@ -76,7 +76,8 @@ _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 # --- privileges ---
 
 LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
-# An SQL condition for the profile that a web process has specified. The process then switches to this person's role.
+# SQL condition for the profile that a web process has named in its settings. It reads this profile before it acts for
+# the person.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
     "AND application_id = NULLIF(current_setting('memory.named_in', true), '')::bigint"
@@ -90,19 +91,19 @@ _WEB_PRIVILEGES = (
     ("django_migrations", "SELECT", "true"),
 )
 FUNCTIONS_ROLE = "memory_functions"  # owns the functions of `definer_functions.py`; no process uses it
-_FOR_ONE = ("memory_request", "memory_operator")  # for one person, and for a limited operator
+_FOR_ONE = ("memory_request", "memory_operator")  # for requests of one person, and for limited operators
 _CAN_SWITCH_TO = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
 _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner, 'USAGE')"
 
-# Each query returns the missing grants for all existing tables, so migrations that create tables need none.
-# Existing grants are not repeated, because this would disturb running processes.
+# Each query returns the grants that existing tables lack, so migrations don't need to grant anything. Existing grants
+# are not repeated, because this would disturb running processes.
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
     AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
-# Before PostgreSQL 17, only the owner of a table may vacuum it.
+# PostgreSQL 17 and later can permit other roles than the owner to vacuum a table.
 _MAINTAIN = f"""
     SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
     FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'
@@ -184,9 +185,9 @@ def execute_if_possible(statement: str) -> None:
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
-    """Return SQL for an administrator, in case the tables' owner may not create roles.
+    """Return the SQL that an administrator runs if the tables' owner may not create roles.
 
-    `web` and `worker` are the logins to create for these processes, blank for none.
+    `web` and `worker` are the names of logins to create for these processes. No login is created for a blank name.
     """
     all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
     statements = [_if_missing(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]

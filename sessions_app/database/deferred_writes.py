@@ -1,7 +1,7 @@
 """Write buffered items in the background, many at a time, so requests don't wait for these writes.
 
 In each web process, a thread writes the buffer one second after its first item. If the database is down, items stay in
-the buffer. If the process is killed, its buffer is lost, so only use this for data that may be lost.
+the buffer. If the process is killed, its buffer is lost. So use this only for data whose loss is acceptable.
 """
 
 import atexit
@@ -15,8 +15,8 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 
 from sessions_app.database.database_roles import as_background_writer
 
-INTERVAL = 1.0  # seconds
-SHORT_INTERVAL = 0.02  # for items that other processes need soon
+INTERVAL = 1.0  # seconds between the first item and the write
+SHORT_INTERVAL = 0.02  # seconds, for items that other processes need soon
 MAX_WAITING = 10_000  # if the buffer is full, the oldest items are dropped
 CONNECTION_ERRORS = (OperationalError, InterfaceError, RuntimeError)  # the embedded server raises RuntimeError
 

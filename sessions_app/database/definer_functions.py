@@ -157,7 +157,7 @@ _RULES = (
 
 
 def gaps() -> Iterator[Gap]:
-    """Yield violations one by one. Each query runs after the caller has handled the earlier violations."""
+    """Yield violations one by one. The caller can fix each one before the query for the next rule runs."""
     tables, privileges, columns = map(list, zip(*_NEEDED, strict=True))
     named: dict[str, Any] = {
         "tables": tables,

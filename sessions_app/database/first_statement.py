@@ -1,7 +1,7 @@
 """Send additional SQL in the same message as a statement, to save a round trip.
 
-Providers return the SQL before each statement. `SessionsAppConfig` registers them. All settings in the SQL end with the
-transaction, so a pooler can reuse the connection for other processes.
+Providers return the SQL before each statement. `SessionsAppConfig` registers them. Settings in the SQL are valid only
+until the transaction ends, so a pooler can reuse the connection for other processes.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,10 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 class Provider:
     def before(self, *, begins: bool) -> str:
-        """Return statements with semicolons, or a blank string. `begins`: the next statement starts a transaction."""
+        """Return SQL statements that end with semicolons, or a blank string.
+
+        `begins`: whether the next statement starts a transaction.
+        """
         raise NotImplementedError
 
     def executed(self) -> None:

@@ -41,8 +41,8 @@ class RunDeferredSQL(Operation):
 class AddIndexOnce(AddIndexConcurrently):
     """Build an index concurrently, unless an interrupted `migrate` has already built it.
 
-    PostgreSQL creates an index before it fills it. An interrupted build leaves an invalid index, which is dropped and
-    rebuilt.
+    PostgreSQL creates an index before filling it, so an interrupted build leaves an invalid index. Such an index is
+    dropped and rebuilt.
     """
 
     def database_forwards(

@@ -1,6 +1,6 @@
-"""Hooks for an extra that uses several database servers.
+"""Hooks for optional packages that use several database servers.
 
-Without such an extra, one database has all rows and serves all reads.
+Without such a package, one database has all rows and serves all reads.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def set_reader(reader: Reader) -> None:
 
 
 def read_for_page(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or its data. `read` may be called twice. Changes by others in the last minute may be missing."""
+    """Return the result of `read`, which may be called twice. Others' changes of the last minute may be missing."""
     return _readers[0].from_replica(request, read) if _readers else read()
 
 

@@ -1,7 +1,6 @@
 """Raw SQL: reads that every request runs, and writes that the ORM can't express.
 
-For these reads, the ORM takes longer to build a query, or to inspect the columns of a raw query, than PostgreSQL takes
-to execute it.
+For these reads, PostgreSQL executes a query faster than the ORM builds it or inspects the columns of a raw query.
 """
 
 import json
@@ -27,7 +26,7 @@ AT_ONCE = 1_000  # number of rows to build before they are sent
 
 
 def microseconds_of(column: str) -> str:
-    """Return SQL for a time as microseconds. `time_of` parses these ten times as fast as psycopg parses a time."""
+    """Return SQL for a time in microseconds. `time_of` parses it ten times as fast as psycopg parses a time."""
     return f"(extract(epoch FROM {column}) * 1000000)::bigint"
 
 
@@ -37,7 +36,7 @@ def time_of(microseconds: int) -> datetime:
 
 def array_of(numbers: Iterable[float]) -> str:
     """Return a PostgreSQL array literal of numbers. The statement must declare its type."""
-    # If the parameter were a list, psycopg would inspect each item, which takes most of the time of some statements.
+    # A list as the parameter would be slow, because psycopg inspects each of its items.
     return _array(map(str, numbers))
 
 
@@ -59,16 +58,16 @@ def columns(model: type[Model], alias: str) -> str:
 
 @cache
 def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
-    """Return the names of a model's fields, and the positions of fields that need conversion, with their converters."""
+    """Return the names of a model's fields, and (position, converter) for each field that needs conversion."""
     fields = model._meta.concrete_fields
     converted = [(place, field.from_db_value) for place, field in enumerate(fields) if hasattr(field, "from_db_value")]
     return [field.attname for field in fields], converted
 
 
 def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Row, Sequence[Any]]]:
-    """Return the rows of a query, each with the values of its additional columns.
+    """Return the rows of a query as instances, each with the values of its additional columns.
 
-    The query selects `columns` first. If `sql` has several statements, the last one returns rows.
+    The query must select the `columns` of the model first. If `sql` has several statements, the last one is the query.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -140,7 +139,7 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
 
 
 def insert_raw(instances: Sequence[Model]) -> None:
-    """Insert rows with their own values for times that Django usually sets. Set their primary keys. Send no signals."""
+    """Insert rows and set their primary keys. Keep the values of `auto_now` fields, and send no signals."""
     if not instances:
         return
     model = type(instances[0])
@@ -152,7 +151,7 @@ def insert_raw(instances: Sequence[Model]) -> None:
 
 
 def insert_missing_raw(instances: Sequence[Model]) -> None:
-    """Insert rows like `insert_raw`, but with their own primary keys. Skip rows that violate a unique constraint."""
+    """Insert rows like `insert_raw`, but keep their primary keys. Skip rows that violate a unique constraint."""
     if not instances:
         return
     query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
@@ -167,9 +166,9 @@ def insert_missing_raw(instances: Sequence[Model]) -> None:
 def copy_rows(instances: Sequence[Model]) -> None:
     """Insert rows of one table. Sets no primary keys, and sends no signals.
 
-    Uses COPY, which is several times as fast as INSERT, or `bulk_create` if row-level security limits the role, because
-    PostgreSQL then rejects COPY. The caller must have executed a statement in the transaction, because COPY skips the
-    SQL that sets up a transaction (`first_statement.py`).
+    Uses COPY, which is several times as fast as INSERT. If row-level security limits the role, PostgreSQL rejects COPY,
+    so `bulk_create` is used instead. The caller must have executed a statement in the transaction, because COPY skips
+    the SQL that sets up a transaction (`first_statement.py`).
     """
     model = type(instances[0])
     if _is_limited(model):
@@ -184,10 +183,10 @@ def copy_rows(instances: Sequence[Model]) -> None:
 
 
 def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
-    """Return the values of instances as rows."""
+    """Return the column values of each instance, for COPY."""
     values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)
-    # Many rows are converted before any is sent, because stemming is faster with warm CPU caches. Otherwise, an import
-    # would take a tenth longer.
+    # Convert many rows before sending any, because stemming is faster with warm CPU caches. This makes an import a
+    # tenth faster.
     rows = [list(values(instance)) for instance in instances]
     for place, convert in converted:
         for row in rows:
@@ -219,7 +218,10 @@ def _as_json(value: Any) -> str | None:
 
 
 def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
-    """Update fields of rows of one table with one statement. None may be a JSON field. The primary key must be `id`."""
+    """Update fields of several rows of one table with one query.
+
+    None of the fields may be a JSON field. The primary key must be `id`.
+    """
     model = type(instances[0])
     options = model._meta
     by_name = {field.name: field for field in options.concrete_fields}

@@ -1,10 +1,10 @@
 """Timeouts of a request: for locks, statements, idle transactions, and the whole request.
 
-In the block of `limited`, the first message of each transaction sets its timeouts (`first_statement.py`). This includes
-transactions in any role, and single statements.
+In the block of `limited`, the first message of each transaction sets its timeouts (`first_statement.py`). This applies
+to transactions in any role and to single statements.
 
-A request also has a deadline. No statement starts after it, and the timeout of a statement is at most the time left
-until then, rounded up to a tenth of a second.
+A request also has a deadline. No statement starts after the deadline, and no timeout extends beyond it, except that
+timeouts are rounded up to a tenth of a second.
 """
 
 import math
@@ -25,7 +25,7 @@ from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
 
-# After this time, a request that is idle in a transaction loses its connection, and with it its locks.
+# If a request leaves a transaction idle for this time, PostgreSQL closes the connection, which releases its locks.
 IDLE_SECONDS = 60.0
 
 
@@ -119,7 +119,7 @@ class TimeoutProvider(first_statement.Provider):
 
 
 def _limits(kind: RequestKind, left: float) -> dict[str, float]:
-    """Return the timeouts of a transaction by PostgreSQL's names, in seconds."""
+    """Return a transaction's timeouts in seconds, keyed by PostgreSQL's names."""
     limits = settings.LIMITS
     longest = limits.request_seconds if kind is RequestKind.CALL else limits.long_statement_seconds
     return {
@@ -135,7 +135,7 @@ def _tenths(seconds: float) -> float:
 
 
 def set_local(seconds: Mapping[str, float]) -> str:
-    """Return the statements that set timeouts for a transaction, given in seconds by PostgreSQL's names."""
+    """Return the SQL that sets a transaction's timeouts. `seconds` has PostgreSQL's names as keys."""
     return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
 
 

@@ -21,9 +21,9 @@ IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the wa
 
 
 class Channel(StrEnum):
-    JOBS = "memory_jobs"  # workers
-    TASKS = "memory_tasks"  # processes that run schedules and other tasks
-    WEBHOOKS = "memory_webhooks"  # the sender of webhooks
+    JOBS = "memory_jobs"  # wakes workers
+    TASKS = "memory_tasks"  # wakes processes that run schedules and other tasks
+    WEBHOOKS = "memory_webhooks"  # wakes the webhook sender
 
 
 def wake(channel: Channel) -> None:
@@ -50,7 +50,7 @@ def _send(channel: Channel) -> None:
 
 
 def _notify(channels: list[Channel]) -> None:
-    # Don't wait for the disk when committing, because a crash of the server can only lose the notification.
+    # Commit without waiting for the disk. If the server crashes, only the notification is lost.
     statements = ["SET LOCAL synchronous_commit TO off", *(f"NOTIFY {channel}" for channel in dict.fromkeys(channels))]
     with connection.cursor() as cursor:
         cursor.execute("; ".join(statements))
@@ -104,7 +104,7 @@ class NotificationListener:
         with connection.cursor() as cursor:
             cursor.execute("; ".join(f"LISTEN {channel}" for channel in self._channels))
         listening: Connection[Any] = connection.connection
-        # For notifications that arrive with a query's result.
+        # This handles notifications that arrive together with a query's result.
         listening.add_notify_handler(self._on_notification)
         return listening
 

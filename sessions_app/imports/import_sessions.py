@@ -1,6 +1,6 @@
 """`import_sessions`: add conversations from another system as if they had been posted.
 
-Messages that a reader in `sessions_app/imports` yields are appended in batches, with many batches in a transaction. A
+Readers in `sessions_app/imports` yield messages, which are appended in batches. A transaction contains many batches. A
 signal passes facts without messages (`Statement`) to the memory app. An import can be repeated. Existing messages are
 recognized by their `external_id`, even archived ones. A message is rejected if the existing message with its
 `external_id` has different content.
@@ -28,7 +28,7 @@ from sessions_app.transcript.store import NamedSession
 # buffer reaches either limit, all of it is appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
-STATEMENTS_MAX = 1_000  # per transaction
+STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 CONFLICT = "Another message of the session has this external_id and different content."
 
@@ -46,7 +46,7 @@ class SessionRef:
 
 @dataclass(frozen=True)
 class Record:
-    """A message with its session and its position in the file (`where`). The message has an `external_id`."""
+    """A message to import, which has an `external_id`. `where` is its position in the file."""
 
     where: str
     session: SessionRef
@@ -63,7 +63,7 @@ class Statement:
     agent_id: str  # blank for the default agent
     text: str
     said_at: datetime | None = None  # when the system learned it
-    valid_from: datetime | None = None  # when it was true; None if unknown
+    valid_from: datetime | None = None  # start of its validity; None if unknown
     valid_until: datetime | None = None
     ended_at: datetime | None = None  # when the system learned that it was no longer true
 
@@ -271,7 +271,7 @@ def _without_conflicts(
 ) -> tuple[list[Record], list[Rejected]]:
     """Return the records to import, and those whose `external_id` belongs to a message with different content.
 
-    `known` has the session's messages by `external_id`. This function adds the records of the batch.
+    `known` maps `external_id` to the session's messages. This function adds the records of the batch to it.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
@@ -287,7 +287,7 @@ def _without_conflicts(
 def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], list[Rejected]]:
     """Return the records that are newer than the archived turns. Reject those without a time.
 
-    The ids of archived turns may be gone too, so those turns are recognized by their time.
+    The `external_id` of an archived turn may no longer be stored, so archived turns are recognized by time.
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at

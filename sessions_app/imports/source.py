@@ -55,7 +55,7 @@ class Unreadable(Refusal):
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of conversations in a file without user_id and agent_id. A blank agent means the default agent."""
+    """The owner of conversations, for files that don't contain it. A blank `agent_id` means the default agent."""
 
     user_id: str = ""
     agent_id: str = ""
@@ -196,7 +196,7 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]
         reason = "It is nested too deeply."
     except ValueError:
         reason = "It is not valid JSON in UTF-8."
-    # raised by `zipfile` for an unknown compression method
+    # NotImplementedError: zipfile doesn't know the compression method.
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError):
         reason = "The file is damaged at this point."
     yield Rejected(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
@@ -279,7 +279,7 @@ def public_id(value: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason for an error, without the file's text."""
+    """Return the text of an error without quoting the file."""
     if isinstance(error, ShapeError):
         details = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors(include_input=False)]
         reason = "; ".join(details)

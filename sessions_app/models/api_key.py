@@ -1,8 +1,8 @@
 """API keys.
 
-A key has the form `mem_<prefix>_<secret>`. The prefix is indexed. In a key of a person, it starts with `u`, so a web
-process recognizes such a key without a query. The secret has 256 random bits, and only its SHA-256 hash is stored. A
-slow hash would protect guessable passwords, but here it would only slow down requests.
+A key has the form `mem_<prefix>_<secret>`. The prefix is indexed. The prefix of a person's key starts with `u`, so a
+web process recognizes such a key without a query. The secret has 256 random bits, and only its SHA-256 hash is stored.
+A slow hash is needed only for guessable passwords; here, it would only slow down requests.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from sessions_app.models.user_profile import UserProfile
 from sessions_app.process_cache import VERIFIED
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
-EXPORT, CHAT = "export", "chat"  # scopes of tokens; read includes export, and write includes chat
+EXPORT, CHAT = "export", "chat"  # additional scopes, for tokens; read includes export, and write includes chat
 _LEVELS = {"read": 0, EXPORT: 0, "write": 1, CHAT: 1, "admin": 2}
 
 
@@ -79,7 +79,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         return key
 
     def _with_limits(self, prefix: str) -> "ApiKey | None":
-        """Return the key with this prefix, and set whether any custom limits exist."""
+        """Return the key with this prefix, with `has_limits` set."""
         if (found := read_first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
             return None
         key, more = found
@@ -150,7 +150,7 @@ class ApiKey(models.Model):
 
     @property
     def actor(self) -> str:
-        """The name of the key as an actor, as stored in jobs and events."""
+        """The key's actor name, as stored in jobs and events."""
         return f"key:{self.prefix}"
 
     @property

@@ -1,8 +1,8 @@
 """Applications: tenants of an installation, each with its own people, agents, keys and prompts.
 
-A person's data belong to the person's application. Rows without a person, such as an agent's shards, prompts and some
-events, refer to their application directly. An installation starts with one application. As long as it is the only
-one, pages don't mention it.
+A person's data belongs to the person's application. Rows without a person, such as an agent's shards, prompts and some
+events, refer to their application directly. An installation starts with one application. As long as there is only one,
+admin pages don't mention applications.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
 """The daily limits of keys and applications, and their daily usage.
 
-The SQL function `count_usage` adds to the usage of a day and returns its totals with the limits. It never waits: if
-another transaction has locked a row, it inserts a new one. So a day may have several rows, and its usage is their sum.
+The SQL function `count_usage` adds amounts to a day's usage, and returns the day's totals and the limits. It never
+waits for a lock: if another transaction has locked the day's row, the function inserts another row. So a day may have
+several rows, and its usage is their sum.
 """
 
 from collections.abc import Mapping, Sequence

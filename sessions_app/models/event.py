@@ -18,10 +18,10 @@ USER_READ = "user_read"
 USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
 READ_EVERY = timedelta(hours=1)  # minimum time between two events about the same page, operator and person
-KEY_ACTOR = "key:"  # an API key as an actor is this prefix, followed by the prefix of the key
+KEY_ACTOR = "key:"  # prefix of actors that are API keys; the key's own prefix follows
 ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 
-# FOR KEY SHARE waits until a running erasure is complete. Then the erased person gets no event. See
+# FOR KEY SHARE waits for a running erasure of the person. After the erasure, no event is written. See
 # `UserProfile.objects.hold`.
 NOTE_READING_SQL = f"""
 INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
@@ -37,7 +37,7 @@ FOR KEY SHARE OF person
 
 class EventQuerySet(models.QuerySet["Event"]):
     def note_reading(self, people: Iterable[int], *, actor: str, page: str, address: str) -> None:
-        """Log that an operator (`actor`) read data of people: at most one event per hour, person and page.
+        """Log that an operator (`actor`) viewed people's data: at most one event per hour, person and page.
 
         `people` are primary keys. `address` is the page's path, which contains primary keys, but no other data.
         """
@@ -57,11 +57,11 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(type__in=READINGS, user_pk=user.pk).order_by("-created_at", "-id")
 
     def expired_readings(self) -> "EventQuerySet":
-        """Return the read events older than `READING_DAYS`. Events about exports are permanent."""
+        """Return events older than `READING_DAYS` about viewed data. Events about exports are permanent."""
         return self.filter(type=USER_READ, created_at__lt=timezone.now() - timedelta(days=settings.READING_DAYS))
 
     def deleted_moment_ranges(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
-        """Return the ranges of turns whose moments were deleted. They get no new moments."""
+        """Return the ranges of turns whose moments were deleted. No new moments are built from these turns."""
         deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
         ranges = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"])
         payloads = ranges.values_list("payload", flat=True)
@@ -107,7 +107,7 @@ class Event(models.Model):
 
 
 def named_actor(actor: str, key_name: str | None = None) -> str:
-    """Return the name of an actor for display, such as "operator eve". For a key, use its name if it is given."""
+    """Return the name of an actor for display, such as "operator eve". For an API key, use `key_name` if given."""
     if key_name and actor.startswith(KEY_ACTOR):
         return f"key “{key_name}”"
     kind, _, name = actor.partition(":")

@@ -20,7 +20,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
-SequenceRange = tuple[int, int]  # the first and last turn, inclusive
+SequenceRange = tuple[int, int]  # sequence numbers of the first and last turn, inclusive
 
 # Looks up each id with its own subquery. With a join, the planner would read all messages of the person.
 _IDS_SQL = """
@@ -36,9 +36,9 @@ _AT_PLACE_SQL = """
 
 
 def ids_at_places(*kinds: str) -> str:
-    """Return SQL for an array of the ids of a person's messages at some places (session and sequence).
+    """Return SQL for an array of the primary keys of a person's messages at given places (session, sequence).
 
-    A place has at most one message of each of these kinds.
+    A place has at most one message of each kind in `kinds`.
     """
     # Subqueries, because with a join, the planner may read all messages of a kind. No LATERAL, because it doesn't work
     # for distributed messages with row-level security.
@@ -47,10 +47,10 @@ def ids_at_places(*kinds: str) -> str:
     return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
 
 
-# A hash of a row's content, to compare a message with an archived one. 16 bytes in hexadecimal. PostgreSQL computes the
-# hash from the stored payload, so the order of the payload's keys doesn't matter. Raw SQL, because the ORM takes longer
-# to build the expression than PostgreSQL takes to archive a person's turns. The columns have no table name, so use the
-# expression only in statements about one table.
+# SQL for a hash of a row's content, to compare a message with an archived one. The hash has 16 bytes, in hexadecimal.
+# PostgreSQL computes it from the stored payload, so the order of the payload's keys doesn't matter. This is raw SQL,
+# because the ORM takes longer to build the expression than PostgreSQL takes to archive a person's turns. Column names
+# have no table prefix, so use the expression only in queries on a single table.
 SAID_HASH_SQL = "md5(md5(content) || COALESCE(payload::text, ''))"
 _OF_PAYLOADS_SQL = f"""
 SELECT {SAID_HASH_SQL} FROM unnest(%s::text[], %s::text[]::jsonb[]) WITH ORDINALITY AS
@@ -99,7 +99,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.order_by("sequence", "-kind", "id")
 
     def with_external_ids(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these names: primary keys of the person and session, and `external_id`."""
+        """Return the messages with these names: (person's primary key, session's primary key, `external_id`)."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
@@ -212,7 +212,8 @@ class Message(Searched):
             models.UniqueConstraint(
                 fields=["session", "user", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
             ),
-            # Without a condition on the id, because the deletion of a session finds its rows with this index.
+            # This constraint has no condition on the id, because the deletion of a session uses its index to find all
+            # rows.
             models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
             models.CheckConstraint(

@@ -53,7 +53,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return session
 
     def named(self, session_id: str, user_id: str, application: int) -> Self:
-        """Return a session by the application's ids. Empty if there is none."""
+        """Return a QuerySet with the session that has these ids, or an empty one."""
         return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
 
     def cold(self) -> Self:
@@ -84,7 +84,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
-        """Return active sessions with enough live turns for a digest, not counting those that a digest keeps live."""
+        """Return active sessions with enough live turns for a digest, in addition to the turns that it leaves live."""
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + MIN_TURNS)
 
@@ -267,7 +267,7 @@ class Session(models.Model):
 
     @property
     def formed_to(self) -> int:
-        """Sequence of the last turn that streams were formed from. −1 if there is none."""
+        """Sequence of the last turn that a formation has processed. −1 if there is none."""
         return _sequence(self.last_formation_sequence)
 
     @formed_to.setter
@@ -285,7 +285,7 @@ class Session(models.Model):
 
     @property
     def wants_digest(self) -> bool:
-        """Return whether a load or a context creates a digest first."""
+        """Return whether loading the session or building a context must create a digest first."""
         everywhere = settings.SESSION_COMPACTION.on_request
         wanted = everywhere if self.compact_on_request is None else self.compact_on_request
         return wanted and self.live_count >= DIGESTED_TURNS

@@ -75,17 +75,20 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return self.select_for_update(no_key=True)
 
     def hold(self, pks: Collection[int]) -> set[int]:
-        """Protect people from erasure until the transaction ends. Return the primary keys of those that exist.
+        """Protect people from erasure until the transaction ends. Return the primary keys of existing people.
 
-        Blocks nothing else. A transaction that writes rows of a person and acquires other locks must call this first,
-        to avoid deadlocks.
+        Nothing else is blocked. To avoid deadlocks, a transaction that writes rows of a person must call this before it
+        acquires other locks.
         """
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_SQL, [list(pks)])
             return {pk for (pk,) in cursor}
 
     def try_hold(self, pk: int) -> bool:
-        """Protect a person from erasure like `hold`, without waiting. Return False if an erasure is running or done."""
+        """Protect a person from erasure like `hold`, without waiting.
+
+        Return False if the person is being erased or no longer exists.
+        """
         with connection.cursor() as cursor:
             cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
             return cursor.fetchone() is not None

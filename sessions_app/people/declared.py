@@ -23,7 +23,7 @@ from sessions_app.people.provenance import Provenance, declare
 
 
 def _of_own_keys(model: type[DailyUsage | DailyLimit], *, not_exported: str, not_retracted: str) -> Provenance:
-    """Declare a table whose rows refer to one of the person's keys, but not to the person."""
+    """Declare a table whose rows refer to one of the person's API keys, but not to the person."""
 
     def rows(user: UserProfile) -> QuerySet[Any]:
         return model._base_manager.filter(key__user=user)

@@ -69,7 +69,7 @@ class Erased:
 
     erasure_id: uuid.UUID  # identifies the erasure in the event log, but not the person
     rows: Counter[str]  # number of erased rows and names, by kind
-    left: Counter[str]  # number of remaining rows, all zero; shows which kinds were searched
+    left: Counter[str]  # number of remaining rows by kind; all are zero, to show which kinds were searched
     kept: Counter[str]  # number of rows that stay without ids, names and texts, by kind
     has_files_left: bool = True  # whether archive files could not be removed yet; a task retries this
 
@@ -79,16 +79,19 @@ class Erased:
 
 
 def count_erasable_rows(user: UserProfile) -> Counter[str]:
-    """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind."""
+    """Count the rows that an erasure of the person removes, by kind.
+
+    Includes names that it removes from other people's items.
+    """
     return +(_count(_lookups_to_profile(), user) + _count_others(user))
 
 
 def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
-    """Erase a person of an application, which is given by its primary key. The actor is `key:…` or `operator:…`.
+    """Erase a person of the application with this primary key. The actor is `key:…` or `operator:…`.
 
     Raises:
         UserProfile.DoesNotExist: No person has this id.
-        OnHold: Nothing was erased.
+        OnHold: Sessions are under legal hold. Nothing was erased.
         RowsRemain: Nothing was erased, because rows would remain. This is a bug.
     """
     erasure_id = uuid.uuid4()
@@ -119,8 +122,8 @@ def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
 
 @transaction.atomic(durable=True)
 def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Erased]:
-    # This lock conflicts with transactions that add a reference to the profile. They have either committed already, or
-    # they wait, and then don't find the person.
+    # This lock conflicts with transactions that add a reference to the profile. These have either committed already, or
+    # they wait for the lock and then don't find the person.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(
@@ -145,7 +148,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
 
 @cache
 def _columns() -> "tuple[ForeignKey[Any, Any], ...]":
-    """Return the columns that refer to a row's owner. Deleting the profile deletes these rows."""
+    """Return the foreign keys to the person who owns a row. Such rows are deleted together with the profile."""
     return tuple(
         column
         for model in apps.get_models()
@@ -191,7 +194,7 @@ def _count_others(user: UserProfile) -> Counter[str]:
 
 
 def _delete_all(user: UserProfile) -> None:
-    """Delete all rows that refer to the profile, and the profile. Raise RowsRemain if others still refer to it."""
+    """Delete the person's rows and the profile. Raise RowsRemain if other rows still refer to the profile."""
     try:
         for column in _columns():
             rows: QuerySet[Any] = column.model._base_manager.filter(**{column.name: user.pk})
@@ -204,7 +207,7 @@ def _delete_all(user: UserProfile) -> None:
 
 
 def _search_again(user: UserProfile) -> Counter[str]:
-    """Search every declared table, and every table that refers to people. Return zeros by kind, or raise RowsRemain."""
+    """Search every table that is declared or refers to people. Return a zero for each kind, or raise RowsRemain."""
     left = _count([*_lookups_to_profile(), *((each.model, each.person) for each in declared())], user)
     left.update(_count_others(user))
     if found := +left:
@@ -216,7 +219,10 @@ def _search_again(user: UserProfile) -> Counter[str]:
 
 
 def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
-    """Scrub the person's events. Return the actor, scrubbed if it is the person's key, and the number of events."""
+    """Remove personal data from the person's events.
+
+    Return the actor, anonymized if it is one of the person's API keys, and the number of events.
+    """
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
     events.filter(actor__in=keys).update(actor=f"key:{ERASED}")
@@ -225,7 +231,7 @@ def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    # Includes entries about rows that were deleted before, because their owner is unknown.
+    # Scrub entries about rows that no longer exist as well, because their owner is unknown.
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
@@ -256,8 +262,8 @@ class CannotDelete(Conflict):
 def delete_session(session: Session, *, actor: str) -> None:
     """Delete a session of the acting user in the caller's transaction, and its archive files after the commit.
 
-    A file that also contains other sessions is rewritten by a job. Raises CannotDelete if the session is under legal
-    hold, or is being archived.
+    If a file also contains other sessions, a job rewrites it. Raise CannotDelete if the session is under legal hold, or
+    is being archived.
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:

@@ -46,10 +46,10 @@ class CannotExport(Refusal):
 def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[str]:
     """Write a person's export to an empty file. Return the number of rows by file.
 
-    After an error, the content of the file is not an export.
+    If an error occurs, the file doesn't contain a valid export.
 
     Raises:
-        UserProfile.DoesNotExist: The application, given by its primary key, has no person with this id.
+        UserProfile.DoesNotExist: The application with this primary key has no person with this id.
         CannotExport: An archive is missing or damaged.
     """
 

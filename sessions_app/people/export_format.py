@@ -70,9 +70,9 @@ class RestoredRow:
 
 
 class Column:
-    """A field with another value in the file than in the table, or with special rules for imports.
+    """A field whose value differs between the file and the table, or that has special rules for imports.
 
-    `lookup` is the lookup of its value in the table. The default is the name.
+    `lookup` is the ORM lookup of its value in the table, by default the name.
     """
 
     model: Model
@@ -86,10 +86,10 @@ class Column:
         self.model = model
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
-        """Convert values of the table to values of the file, in place."""
+        """Convert values from the table's form to the file's form, in place."""
 
     def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
-        """Convert values of the file to values of the table, in place. Return the rows to restore."""
+        """Convert values from the file's form to the table's form, in place. Return the rows to restore."""
         return rows
 
 
@@ -98,7 +98,7 @@ class NotRestored(Column):
 
 
 class Name(Column):
-    """An id that is unique among the person's rows. An import skips rows that the person already has."""
+    """An id that is unique among the person's rows. An import skips rows whose id the person already has."""
 
     def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         taken = importing.existing_ids(self.model, self.name, [row.line[self.name] for row in rows])
@@ -106,7 +106,7 @@ class Name(Column):
 
 
 class PublicId(Column):
-    """An id that is unique among all rows. An import skips rows that the person already has."""
+    """An id that is unique among all rows. An import skips rows whose id the person already has."""
 
     def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         user, taken = importing.user, self._owners([row.line[self.name] for row in rows])
@@ -123,9 +123,10 @@ class PublicId(Column):
 
 
 class Reference(Column):
-    """A reference in `column` to a row of the table `to`, by that table's field `by` instead of its primary key.
+    """A foreign key `column` to the table `to`.
 
-    `is_optional`: the row is restored even if the other row was not.
+    In the file, the field `by` identifies the row instead of its primary key. `is_optional`: whether to restore a row
+    even if the row that it refers to was not restored.
     """
 
     is_column = False
@@ -155,19 +156,19 @@ class File:
 
     name: str  # without its extension
     _: KW_ONLY
-    about: str  # for the README
+    about: str  # description for the README
     fields: str
-    columns: tuple[Column, ...] = ()  # fields with special values; the others have the value of the table's column
+    columns: tuple[Column, ...] = ()  # fields with special values; others have the column's value
     types: Mapping[str, Any] = field(default_factory=dict)  # types that are narrower than those of the columns
     missing: Mapping[str, Any] = field(default_factory=dict)  # values for fields that older exports don't have
     former: str = ""  # fields that only older exports have, separated by spaces; an import ignores them
     order: tuple[str, ...] = ("id",)
     key: tuple[str, ...] = ()  # fields that identify a row in other files
-    # Returns the person's rows. Only set if the file contains only some rows of the table.
+    # A function that returns the person's rows. Only set if the file contains just some rows of the table.
     rows: "Callable[[UserProfile], models.QuerySet[Any]] | None" = None
-    # Yields the lines. Only set if they don't come from the table alone.
+    # A function that yields the lines. Only set if they don't come from the table alone.
     lines: "Callable[[File, Exporting], Iterator[Line]] | None" = None
-    is_restored: bool = True  # by an import
+    is_restored: bool = True  # whether an import restores the rows
     is_newer: bool = False  # older exports may lack the file
     is_former: bool = False  # only older exports have the file
     skip_existing: bool = False  # whether to skip rows that violate a unique constraint

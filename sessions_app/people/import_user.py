@@ -2,7 +2,7 @@
 
 An import restores everything or nothing. It can be repeated, because it doesn't change existing rows or add rows to
 existing sessions. It queues jobs to rebuild derived data, such as vectors and word counts. Only a limited number of
-lines is in memory at a time. Data about all rows are kept on disk.
+lines is in memory at a time. Data that is needed for all rows is kept on disk.
 """
 
 import zlib
@@ -40,7 +40,7 @@ LINE_MAX = 16 * MIB  # maximum bytes of a line; increased if `MESSAGE_MAX_CHARS`
 USUAL_CHARS = 1_000_000  # the message length that `LINE_MAX` is meant for
 CHAR_BYTES = 6  # maximum bytes of a character in JSON: \u0001
 VALUES_MAX = 500_000  # maximum values of a line
-MANIFEST_MAX = 10_000  # maximum bytes
+MANIFEST_MAX = 10_000  # maximum bytes of the manifest
 MAX_ERRORS = 100  # if a line has more errors, the error message contains none of them
 WEIGHT_MAX = 16 * MIB  # bytes of the rows that are in memory at a time
 VALUE_BYTES = 60  # bytes that a value takes in memory in addition to its text
@@ -151,8 +151,8 @@ class Importing:
     """An import in progress."""
 
     export: ExportFile
-    user: UserProfile  # the person that the data are restored to
-    counts: Counter[str]  # added rows by file
+    user: UserProfile  # the person to whom the data is restored
+    counts: Counter[str]  # number of added rows, keyed by file
     added: ByTable = field(default_factory=_by_table)  # primary keys of added rows, by their ids in the export
     existing: ByTable = field(default_factory=_by_table)  # ids of rows that existed before
     later: ByTable = field(default_factory=_by_table)  # values to write after other rows are restored, by primary key
@@ -255,7 +255,7 @@ class SessionOfMessage(Reference):
 
 
 def set_first_turns(importing: Importing) -> None:
-    """Set the first turn of each added session. Turns before it were deleted before the export."""
+    """Set `kept_from_sequence` of added sessions to the first turn. Earlier turns were deleted before the export."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
         session.kept_from_sequence = session.last_sequence + 1 if first is None else first

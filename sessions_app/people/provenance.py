@@ -23,23 +23,24 @@ class Provenance:
         self,
         model: type[Model],
         *files: File,
-        person: str = "user",  # the lookup from a row to its person
+        person: str = "user",  # the ORM lookup from a row to its person
         # The columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns. Empty for
         # user input and logs.
         made_of: tuple[str, ...] = (),
         made_by: tuple[str, ...] = (),  # the names of the processes that create and rebuild the rows
         not_exported: str = "",  # why exports don't contain the rows
-        # The start of a row's address in contexts, and the field that follows it. The address leads to the row's page.
+        # The prefix of a row's address in contexts, and the field whose value follows. The address leads to the row's
+        # page.
         address: tuple[str, str] | None = None,
         is_withdrawn: bool = False,  # whether a retraction removes rows derived from retracted turns
         is_rewritten: bool = False,  # whether it rewrites rows that refer to removed rows or contain their text
         not_retracted: str = "",  # why a retraction does neither
-        # Returns questions that check, after a retraction, that answers don't repeat the retracted text. Each comes
-        # with the session to ask it in, or None for any session.
+        # A function that returns questions. After a retraction, they check that answers don't repeat the retracted
+        # text. Each question comes with the session to ask it in, or None for any session.
         questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
         imported: "Callable[[Importing], None] | None" = None,  # queues jobs that rebuild derived data after an import
-        # Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
-        # Returns the number of blanked rows, if any.
+        # A function that removes or blanks personal data in rows that don't refer to the profile, before other rows are
+        # deleted. It returns the number of blanked rows, if any.
         erase: Callable[[UserProfile], int | None] | None = None,
         count_others: Callable[[UserProfile], Mapping[str, int]] | None = None,  # counts the rows that `erase` removes
     ) -> None:

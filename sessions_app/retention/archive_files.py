@@ -89,12 +89,12 @@ class TurnsHash:
 
 @dataclass(frozen=True)
 class Span:
-    """The turns of one session and month in a file."""
+    """The part of a file with the turns of one session and month."""
 
     turns: TurnsHash
-    byte_offset: int  # in the file
+    byte_offset: int  # position in the file
     byte_count: int
-    sha256: str  # of the bytes
+    sha256: str  # hash of the bytes
     blocks: list[tuple[int, int]]  # for each block, the sequence of its first turn, and its offset in the span
 
 
@@ -196,10 +196,10 @@ def folder_of(session: Session) -> str:  # earlier versions stored the session's
 
 
 def store(content: PackedFile, name: str) -> str:
-    """Write a file into the storage and read it back. Return the name that the storage gave it.
+    """Write a file to the storage and read it back. Return the name chosen by the storage.
 
-    The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage fails
-    or returns different content.
+    Without `sync_folder`, the file name may be lost in a crash. If the storage fails or returns different content,
+    remove the file and raise ArchiveError.
     """
     with _as_archive_errors(name):
         content.file.seek(0)
@@ -234,7 +234,7 @@ def _sync(name: str) -> None:
 
 
 def sync_folder(user_pk: int) -> None:
-    """Flush the file names in a person's folder to disk if the storage is local. Raise ArchiveError if that fails."""
+    """If the storage is local, sync a person's folder to disk. Raise ArchiveError if that fails."""
     for folder in (str(user_pk), ""):
         with _as_archive_errors(folder):
             _sync(folder)

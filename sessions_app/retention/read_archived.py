@@ -1,8 +1,9 @@
 """`read_archived`: read the text of some archived turns from their files.
 
-Only for the few turns that a page shows, or that memory is rebuilt from. It reads only the block of a file that
-contains a turn. If the file has just been replaced, it reads the new file. If the storage fails or hangs, a request
-continues without the text after at most `SECONDS`. A job continues without the missing texts, and is retried later.
+Use this only for a few turns, such as those on a page, or those from which memory is rebuilt. For each turn, only the
+block that contains it is read. If the file has just been replaced, the new file is read. If the storage fails or hangs,
+a request continues without the text after at most `SECONDS`. A job continues without the missing texts, and is retried
+later.
 """
 
 import time
@@ -69,9 +70,9 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
-    """Set the texts of archived messages of one session like `with_text`, with more time. Jobs need the texts.
+    """Set the texts of archived messages of one session like `with_text`, with a longer timeout. For jobs.
 
-    Returns the messages with text, and the ranges of the other messages, by first and last sequence.
+    Return the messages that have text, and (first, last) sequence ranges of the messages whose file can't be read.
     """
     found = list(messages)
     archived = _archived(found)
@@ -93,7 +94,7 @@ def _fill_in(archived: Mapping[TurnPlace, Message], turns: Mapping[TurnPlace, di
 
 
 def _turns(user: UserProfile, places: Collection[TurnPlace], seconds: float) -> dict[TurnPlace, dict[str, Any]]:
-    """Return the turns from their files. Those that can't be read within these seconds are missing."""
+    """Read turns from their files. Turns that can't be read within `seconds` are missing from the result."""
     if not places:
         return {}
     end = time.monotonic() + seconds

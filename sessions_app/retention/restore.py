@@ -15,12 +15,12 @@ from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 
 LINES_AT_ONCE = 1_000
-BYTES_AT_ONCE = 1_000_000  # approximate
+BYTES_AT_ONCE = 1_000_000  # approximate number of bytes to write at once
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
-# PostgreSQL parses the JSON that it has written. If a turn's row exists, only its text is restored, because its other
-# columns are newer than the file. Older versions deleted the rows of archived turns, so these turns are inserted, with
-# the present as arrival time if the file has none, and without a moment if the moment was deleted. The name of the
+# PostgreSQL parses the JSON that it has written itself. If a turn's row exists, restore only its text, because its
+# other columns are newer than the file. Older versions deleted the rows of archived turns. Such turns are inserted. If
+# the file has no arrival time, it is set to the present. If the moment was deleted, the turn has none. The name of the
 # moments' table comes from the foreign key, because another app defines the table.
 _FROM_FILE = {
     "moment_id": "moment.id",

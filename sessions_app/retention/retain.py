@@ -29,7 +29,7 @@ from sessions_app.retention.archive_files import ArchiveError, Span, TurnsHash
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
-SESSIONS_AT_ONCE = 50_000  # per page; a person's sessions on a page are processed together
+SESSIONS_AT_ONCE = 50_000  # sessions per page; a person's sessions on a page are processed together
 SESSIONS_TOGETHER = 50
 TURNS_TOGETHER = 2_000  # maximum turns of sessions that are processed together; a longer session is alone
 REMOVED_AT_ONCE = 1_000
@@ -43,7 +43,7 @@ UPDATED_FIELDS = (  # fields of an existing archive to update
     "block_sequences",
     "block_offsets",
 )
-FAILURES_SHOWN = 10  # in the result; the event log has all of them
+FAILURES_SHOWN = 10  # maximum failures in the result; the event log has all of them
 
 logger = structlog.get_logger(__name__)
 
@@ -60,8 +60,8 @@ class Retained:
     archived_turns: int = 0  # turns whose text was moved from the transcript to an archive
     archived_bytes: int = 0  # number of bytes by which archives grew
     deleted_turns: int = 0  # turns that were permanently deleted
-    overdue_sessions: int = 0  # sessions with turns past the retention period that memory doesn't cover yet, which stay
-    held_sessions: int = 0  # sessions under legal hold that have such turns
+    overdue_sessions: int = 0  # sessions with turns past the retention period, kept because memory doesn't cover them
+    held_sessions: int = 0  # sessions under legal hold; their turns are kept
     failed_sessions: int = 0  # sessions left unchanged because the storage failed
     failures: tuple[str, ...] = ()  # a sentence for each of the first failed sessions
     seconds: float = 0.0
@@ -122,9 +122,9 @@ UNION ALL SELECT max(id), NULL, count(*) FROM kept
 
 
 def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield pages of sessions whose first turn arrived before this time, and that were not restored since.
+    """Yield pages of sessions whose first turn arrived before this time and that were not restored after it.
 
-    Each item has the primary keys of the session and its person, and the session's number of turns.
+    Each item is (primary key of the session, primary key of its person, number of its turns).
     """
     after, count = 0, SESSIONS_AT_ONCE
     while count == SESSIONS_AT_ONCE:
@@ -136,7 +136,7 @@ def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
 
 
 def _groups(before: datetime) -> Iterator[tuple[int, list[int]]]:
-    """Yield the primary keys of a person, and of the person's sessions to process together."""
+    """Yield (primary key of a person, primary keys of the person's sessions to process together)."""
     for page in _pages(before):
         for user_pk, theirs in groupby(page, key=itemgetter(1)):
             for portion in _portions(theirs):
@@ -165,7 +165,7 @@ class RemovableTurns:
     session: Session
     turns: MessageQuerySet
     end: int  # the sequence of the first turn that must stay
-    is_overdue: bool  # whether that turn is also past the retention period
+    is_overdue: bool  # whether the turn at `end` is also past the retention period
 
 
 def _retain_group(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
@@ -210,7 +210,7 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
     stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "arrived_at").first()
     end, arrived_at = stays or (session.last_sequence + 1, before)
-    # Filter by the condition again, because a turn may lose its coverage before it is locked.
+    # Repeat the condition in the filter, because memory may no longer cover a turn by the time it is locked.
     return RemovableTurns(session, turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
@@ -326,7 +326,7 @@ class MonthOfTurns:
 
 def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
     session, turns = removable.session, removable.turns
-    # A month's turns need not be consecutive, because times may be in any order.
+    # The turns of a month need not be consecutive, because clients may send times in any order.
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
     ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
     old = {archive.month: archive for archive in session.archives.all()}

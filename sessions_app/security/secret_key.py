@@ -1,14 +1,14 @@
 """Signatures and encryption with `SECRET_KEY`: ids of contexts, and texts. `SECRET_KEY_FALLBACKS` has the old keys.
 
-**Ids of contexts** prove that a context was served for a session. The receipt of a context is written after the
-response, so the client may send the id with a message before the receipt exists. A context may also be requested before
-the session exists. So part of the id is a signature of the rest, and of the ids of the application, the person and the
-session. No table is needed to verify it.
+**Ids of contexts** prove that a context was served for a session. An id must be verifiable without a table, because the
+receipt of a context is written only after the response, and because a context may be requested before its session
+exists. So a part of the id is a signature of the other part and of the ids of the application, the person and the
+session.
 
 **Encrypted texts** can't be read in a dump of the database, or in a backup without the key. A text is compressed, and
 then encrypted with AES-256-GCM and a key derived from `SECRET_KEY`. The encryption also authenticates the id of the
-text's row, so a text that is moved to another row can't be decrypted. If an old key is lost, only the texts encrypted
-with it are lost.
+text's row, so a text that is moved to another row can't be decrypted. If an old key is lost, only texts encrypted with
+it can no longer be read.
 """
 
 import hmac
@@ -59,7 +59,7 @@ def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> No
 
 
 def _signed(drawn: bytes, user: UserProfile, session_id: str, secret: str) -> UUID:
-    # The version and variant bits replace random bits, so they are not signed.
+    # The version and variant bits overwrite some random bits, so the signature excludes them.
     number = int.from_bytes(drawn.ljust(16, b"\0")) & ~_FIXED
     named = json.dumps([f"{number:x}", user.application_id, user.user_id, session_id])
     signature = salted_hmac(_ID_SALT, named, secret=secret, algorithm="sha256").digest()

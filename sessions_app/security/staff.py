@@ -23,7 +23,7 @@ class Role:
     """A named set of permissions."""
 
     name: str
-    group: str  # has the permissions, which `migrate` sets
+    group: str  # name of the group with the role's permissions, which `migrate` sets
     may: str  # what the role allows
     may_not: str = ""
 
@@ -84,8 +84,8 @@ def invite(
 ) -> User:
     """Create a login without a password.
 
-    The email address is only stored. No applications means no limit. Raises Conflict if a login with this name
-    exists, ignoring case.
+    No email is sent; the address is only stored. Without `applications`, the login isn't limited to any. Raise Conflict
+    if a login with this name exists, ignoring case.
     """
     if User.objects.filter(username__iexact=username).exists():
         raise Conflict(f"username: the login {username} already exists. Choose another name.")
@@ -115,7 +115,7 @@ def login_of_invitation(token: str) -> User | None:
 def accept_invitation(token: str, password: str) -> User | None:
     """Set the password of an invited login, and return the login. None if the token is not valid."""
     login = login_of_invitation(token)
-    # If two requests use the link at the same time, the password of the first one changes the row for the second.
+    # If two requests use the link at the same time, only the first one finds a row with the old password.
     unused = User.objects.filter(pk=login.pk, password=login.password) if login else User.objects.none()
     if login is None or not unused.update(password=make_password(password)):
         return None
@@ -165,7 +165,10 @@ def _set_role(login: User, role: str) -> None:
 
 
 def _check_may_change(login: User, by: User) -> None:
-    """Reject changes to the operator's own login, so an administrator always remains, and to superusers by others."""
+    """Raise ChangeNotAllowed if the operator may not change this login.
+
+    Operators can't change their own login, so an administrator always remains. Only superusers can change superusers.
+    """
     if login.pk == by.pk:
         raise ChangeNotAllowed("You can't change your own role or login. Ask another administrator.")
     if login.is_superuser and not by.is_superuser:

@@ -10,7 +10,7 @@ from sessions_app.models.event import named_actor
 from sessions_app.text.invisible_characters import with_invisible_shown
 
 register = template.Library()
-register.filter("named_actor", named_actor)  # the filter's argument is the name of the actor's key
+register.filter("named_actor", named_actor)  # name of the key, if the actor is an API key
 
 
 @register.filter

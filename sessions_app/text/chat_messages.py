@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sessions_app.text.length import shorten_middle
 
-DATA_MAX_CHARS = 200  # maximum characters stored of a picture or file that is embedded in a message
+DATA_MAX_CHARS = 200  # number of characters to store of an embedded picture or file
 MAX_DEPTH = 100  # nesting depth up to which embedded data are searched; deeper values can't be stored
 ROLES = {"developer": "system", "function": "tool"}
 
@@ -31,9 +31,10 @@ class OpenAIMessage(BaseModel):
 
 
 def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
-    """Convert a chat message to the fields of a message in our API. Raise pydantic.ValidationError if it isn't one.
+    """Convert a chat message to the fields of a message in our API. Raise pydantic.ValidationError if it is not valid.
 
-    This function looks up the names of tools by call id in `tools`, and adds the calls of the message.
+    `tools` maps the ids of tool calls to names of tools. This function reads it, and adds the calls of the message to
+    it.
     """
     message = OpenAIMessage.model_validate(raw)
     tools.update(_called_tools(message))

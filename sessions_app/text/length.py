@@ -35,7 +35,7 @@ _GROUP_OF_DIGITS = re.compile(r"\d{1,3}")
 _LINE_BREAKS = re.compile(b"\n+")
 
 
-# Weights of tokens that count toward the next formation, by role. Other roles have 0.5.
+# Weights of tokens that count toward the next formation, by role. The weight for other roles is 0.5.
 _WEIGHTS = {"user": 1.0, "assistant": 0.2}
 
 
@@ -70,7 +70,7 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
 
 
 def _estimate_latin(text: bytes) -> int:
-    """Estimate a Latin-1 text, in hundredths of a token. `_estimate_any` adds accented letters and signs.
+    """Estimate the tokens of a Latin-1 text, in hundredths. `_estimate_any` adds those for accented letters and signs.
 
     Searches for fixed strings, which is much faster than regular expressions.
     """
@@ -93,7 +93,7 @@ def _estimate_latin(text: bytes) -> int:
 
 
 def _estimate_any(text: str) -> int:
-    """Estimate a text in any script, in hundredths of a token."""
+    """Estimate the tokens of a text in any script, in hundredths."""
     other = "".join(_NOT_ASCII.findall(text))
     latin = _BEYOND_LATIN_1.sub("\u00c0", text).encode("latin-1", "replace")
     # Don't count the question marks that replaced characters outside of Latin-1.

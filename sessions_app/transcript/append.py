@@ -1,10 +1,10 @@
 """`append`: add messages, update counters, and queue the jobs that become due, in one transaction.
 
-The transaction locks the session's row first, so even with concurrent appends, sequences have no gaps, and counters are
-correct. Appends are idempotent: a message whose `external_id` exists is returned instead of added. If its content
+The transaction locks the session's row first. So sequences have no gaps and counters are correct, even with concurrent
+appends. Appends are idempotent: a message whose `external_id` exists is returned instead of added. If its content
 differs from the existing message, all batches are rejected.
 
-Texts are processed before the transaction, because a megabyte takes half a second. That is too long to hold a lock.
+Texts are processed before the transaction. Processing a megabyte takes half a second, which is too long to hold a lock.
 """
 
 from collections import defaultdict
@@ -108,15 +108,15 @@ AppendedRow = tuple[Message, bool]  # a row, and whether this call adds it
 class Batch:
     """Messages for one session, in conversation order."""
 
-    session: NamedSession  # created if it doesn't exist
+    session: NamedSession  # the session is created if it doesn't exist
     messages: Sequence[NewMessage]
-    title: str = ""  # for a session that has none
+    title: str = ""  # title to set if the session has none
 
 
 @dataclass(frozen=True)
 class Appended:
-    session: Session  # with its new counters
-    messages: list[AppendedRow]  # in the given order; new rows of several sessions have no primary key
+    session: Session  # the session with updated counters
+    messages: list[AppendedRow]  # in the given order; if there are several sessions, new rows have no primary key
     jobs: list[DueJob]  # the jobs that became due
 
     @property
@@ -127,7 +127,8 @@ class Appended:
 def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
     """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    `most_bytes` is the maximum number of bytes to index now, or None. `index_words` indexes the rest within a minute.
+    `most_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
+    a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
     for message in unprocessed:  # separate loops, because both need the processor's caches
@@ -208,9 +209,9 @@ def _new(rows: Sequence[AppendedRow]) -> list[Message]:
 def _rows_of_messages(
     session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]
 ) -> list[AppendedRow]:
-    """Return the row for each message of a batch, and whether to add it. Raise IdTaken like `append`.
+    """Return (row, whether to add it) for each message of a batch. Raise IdTaken like `append`.
 
-    Adds the new messages to `known`, which has the session's messages by `external_id`.
+    `known` maps `external_id` to the session's messages. This function adds the new messages to it.
     """
     rows: list[AppendedRow] = []
     added, now = 0, timezone.now()
@@ -249,7 +250,7 @@ def _existing(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int
 
 
 def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, str]:
-    """Return the hashes of the messages whose `external_id` belongs to an archived message, by position."""
+    """Return the hashes of new messages that must be compared with archived ones, keyed by position in the batch."""
     if all(message.said_hash is None for message in known.values()):
         return {}
     positions = [
@@ -264,7 +265,7 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
 def _has_same_content(message: Message, new: NewMessage, said_hash: str | None) -> bool:
     """Return whether two messages have the same content.
 
-    An archived message is compared by hash: `said_hash` is that of `new`, or None if the archived message has none.
+    Archived messages are compared by hash. `said_hash` is the hash of `new`; None if the archived message has no hash.
     """
     # Older versions did not store names, so a retry of a message may have a name that the stored message lacks.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)

@@ -2,11 +2,11 @@
 
 With each call, chat clients send their whole history, or the end of it, or only the newest message. They retry calls
 whose answer was lost, and edit earlier messages. The new messages are found by comparing the history with the session's
-newest turns. The session is locked, so concurrent calls can't add the same message twice. If a message may be either a
-retry or a new message with the same text, it is added, because a duplicate turn is better than a lost one.
+newest turns. The session is locked, so concurrent calls can't add the same message twice. If it is unclear whether a
+message is a retry or a new message with the same text, it is added, because a duplicate turn is better than a lost one.
 
-A round is appended in one transaction by `append_round`, or in two: `begin_round` appends the caller's messages, and
-`end_round` the answer. With a `round_id`, the turns have external ids, so each of these calls can be retried.
+`append_round` appends a round in one transaction. Alternatively, `begin_round` appends the caller's messages, and later
+`end_round` appends the answer. With a `round_id`, the turns have external ids, so each of these calls can be retried.
 """
 
 import json
@@ -20,12 +20,13 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
 from sessions_app.transcript.store import NamedSession, locked_session
 
-# Maximum turns after the caller's last known turn, such as rounds stored meanwhile, and answers to retried calls.
+# Maximum turns after the last turn that the caller knows. They may be rounds stored in the meantime, or answers to
+# retried calls.
 MAX_FOLLOWING = 20
 COMPARED_FIELDS = ("role", "content", "payload", "metadata")
 # Includes the session, because otherwise each turn would need another query.
 READ_FIELDS = ("session", "sequence", "external_id", *COMPARED_FIELDS)
-INCOMPLETE = "incomplete"  # metadata key for the reason why an answer is incomplete, or why a message has none
+INCOMPLETE = "incomplete"  # metadata key for the reason why an answer is incomplete or missing
 _ANSWER = ":answer"  # the end of an answer's external id
 
 
@@ -46,9 +47,9 @@ class ComparedTurn(Protocol):
 class OpenRound:
     """A round whose messages are in the transcript."""
 
-    user_pk: int  # primary keys, because the ids of the person and the session may later be reused
+    user_pk: int  # primary keys, because another person or session may later have the same id
     session_pk: int
-    after: int  # sequence of the last turn that can't be an answer to the round
+    after: int  # an answer to the round must have a higher sequence than this
     last: int | None  # primary key of the newest message that the round added; None if it repeats an earlier one
 
 
@@ -120,9 +121,9 @@ def _mark_unanswered(session: Session, last: int, unanswered: str) -> None:
 
 
 def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
-    """Yield the turns after a round that may be its answer. A later call may have added it as part of its history.
+    """Yield the turns that may be the answer to a round. A later call may have added the answer as part of its history.
 
-    If the round repeats an earlier one, the answer of the earlier round is also possible.
+    If the round repeats an earlier round, include the answer to the earlier one.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
     answers = following.filter(role=Message.Role.ASSISTANT).only(*READ_FIELDS).order_by("sequence")
@@ -132,7 +133,7 @@ def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
 
 
 def _is_stored(following: Iterable[Message], answer: NewMessage) -> bool:
-    """Return whether the answer is among these turns. If it is stored as incomplete, complete it."""
+    """Return whether the answer is among these turns. If it is marked as incomplete, remove the mark."""
     key = _key(answer)
     same = [turn for turn in following if _key(turn) == key]
     if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
@@ -165,7 +166,7 @@ def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
 
 
 def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
-    """Return the index of the first of a caller's messages after a boundary of the session, or 0 if it can't be found.
+    """Return the index of the caller's first message after a boundary of the session, or 0 if it can't be found.
 
     The index never separates a tool call from its results.
 
@@ -188,10 +189,11 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
 
 
 def _possible_offsets(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """Return the offsets of `history` in `known` where all overlapping turns are the same, and the ends are close.
+    """Return the offsets at which `history` may be aligned with `known`.
 
-    The two ends must be within `MAX_FOLLOWING` turns of each other. If a turn was edited or left out, there is no such
-    offset. Then return the offset of the common turns around the edge.
+    At such an offset, all overlapping turns are the same, and the two ends are within `MAX_FOLLOWING` turns of each
+    other. If there is none, because a turn was edited or left out, return the offset of the common turns around the
+    edge.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -203,13 +205,13 @@ def _possible_offsets(known: Sequence[Message], history: Sequence[NewMessage], e
 
 
 def _is_same_at(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
-    """Return whether all overlapping turns are the same if `theirs` is shifted by this offset. They must overlap."""
+    """Return whether `theirs`, shifted by this offset, overlaps `ours` and all overlapping turns are the same."""
     pairs = zip(ours[max(0, shift) :], theirs[max(0, -shift) :], strict=False)
     return -shift < len(theirs) and all(one == other for one, other in pairs)
 
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
-    """Return the messages that a session doesn't have yet, and its turns after those that it shares with the history.
+    """Return the messages that a session doesn't have yet, and its turns after the end of the caller's history.
 
     Both arguments are ordered oldest first.
     """
@@ -256,10 +258,10 @@ def _is_part_of(known: Message, sent: NewMessage) -> bool:
 
 
 def _unanswered_start(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return the index of the first turn of the round that a call without history may repeat.
+    """Return the index in `known` of the first turn that a call without history may repeat.
 
-    That round is the only one of the session, or has no complete answer. After an answered round, the same text is a
-    new message.
+    Such a call can repeat a round if it is the only one in the session, or if it has no complete answer. After an
+    answered round, the same text is a new message.
     """
     if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(question):
         return 0

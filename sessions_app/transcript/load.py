@@ -1,7 +1,6 @@
-"""`load`: read the latest boundary and the turns after it, to replay them to a model, or a page of the transcript.
+"""`load`: read the latest boundary and the turns after it, to replay them to a model; or read a page of the transcript.
 
-No turn after the boundary is left out silently. If there are more turns than the limit, the response contains the range
-of the omitted turns, which can be read as a page.
+If there are more turns than the limit, the result contains the range of the omitted turns, which can be read as a page.
 """
 
 import json
@@ -21,9 +20,10 @@ from sessions_app.models import Message, Session
 _COLUMNS = """sequence, kind, role, content, tool_name, name, payload, tokens, created_at, external_id, moment_id,
     retracted_at, metadata"""
 # Two backward index scans find the latest boundary (`message_partitions`) and the N newest turns after it
-# (`message_turn_sequence_unique`). The length of the session doesn't matter. COALESCE is inside the subquery, because
-# outside, the expression would not be leakproof. With row-level security, only leakproof conditions limit an index
-# scan. The name of the moments' table comes from the foreign key, because another app defines the table.
+# (`message_turn_sequence_unique`). Their cost doesn't depend on the length of the session. COALESCE is inside the
+# subquery, because outside of it, the expression would not be leakproof, and with row-level security, only leakproof
+# conditions can limit an index scan. The name of the moments' table comes from the foreign key, because another app
+# defines the table.
 LIVE_SQL = f"""
 WITH boundary AS (
     SELECT {_COLUMNS} FROM sessions_app_message
@@ -87,7 +87,7 @@ class LoadedMessage(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Messages in conversation order, whether the first is a partition event, and the turns left out after it."""
+    """Messages in conversation order. The first may be a partition event. Turns after it may be omitted."""
 
     messages: list[LoadedMessage]
     has_partition_event: bool
@@ -121,8 +121,8 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 
 def omitted_turns(session: Session, first: int, last: int) -> Omitted:
-    """Return the number and range of the turns omitted between two sequences, inclusive, without retracted turns."""
-    if not session.retraction_count:  # sequences have no gaps
+    """Return the number and range of unretracted turns from `first` to `last`, inclusive, which were omitted."""
+    if not session.retraction_count:  # without retractions, sequences have no gaps
         return Omitted(last - first + 1, first, last)
     turns = session.messages.turns().unretracted().filter(user_id=session.user_id, sequence__range=(first, last))
     found = turns.aggregate(count=Count("pk"), first=Min("sequence"))

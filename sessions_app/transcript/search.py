@@ -20,7 +20,7 @@ from sessions_app.models import Session
 MAX_SEARCHED = 1_000  # number of most recently active sessions to search
 PEOPLE_PER_LOOKUP = 50  # people per lookup, because each lookup also reads the index's unsorted end
 FIRST_PER_LOOKUP = 10  # people per lookup at the start, because the turns of a few people suffice for a common word
-FIRST_PEOPLE = 100  # number of people to look up FIRST_PER_LOOKUP at a time
+FIRST_PEOPLE = 100  # after this number of people, lookups have PEOPLE_PER_LOOKUP people
 MAX_TURNS = 5_000  # maximum turns to read per lookup
 MAX_TURNS_READ = 40_000  # maximum turns to read in all
 MAX_SESSIONS = 100  # maximum sessions to find
@@ -79,13 +79,14 @@ class Mention:
 def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
     """Find the newest sessions with a turn that contains all words of a text, or with a title that contains the text.
 
-    Words may have any form, and stop words are ignored. Returns the mentions by the session's primary key. A session
-    that was only found by its title has None.
+    Words may have any form, and stop words are ignored. Return mentions, keyed by the session's primary key. The value
+    is None if only the session's title matches.
     """
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:MAX_SEARCHED])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
-    # The operator can see all of `rows`. With row-level security, the query could not use the index.
+    # Run without limits, because with row-level security, the query could not use the index. The operator can see all
+    # of `rows`.
     with unlimited():
         return dict.fromkeys(titled) | _mentions(text, [pk for pk, _, _ in rows], users)
 

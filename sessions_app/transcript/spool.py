@@ -1,7 +1,7 @@
-"""The spool: a file for each round that is not in the transcript yet. It survives the death of the process.
+"""The spool: a file for each round that is not in the transcript yet. The file remains if the process dies.
 
-The process that answers a round holds a lock on the file, which ends with the process. A file without a lock is an
-orphan, and another process stores its round. Each line is a JSON record. A truncated line is ignored. The files are in
+The process that answers a round locks the file. When the process ends, the lock is released. A file without a lock is
+an orphan: another process stores its round. Each line is a JSON record. A truncated line is ignored. The files are in
 `DATA_DIR/spool` and readable only by their owner. Their names sort by age, and identify the person and session.
 """
 
@@ -104,9 +104,10 @@ def orphan_count() -> int:
 
 @contextmanager
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
-    """Lock an orphan and yield its records. If the block ends without an exception, remove the file.
+    """Lock an orphan for the block, and yield its records. If the block ends without an exception, remove the file.
 
-    Yield None if another process holds the file, or if it no longer exists. `patiently`: wait for the other process.
+    Yield None if another process holds the file, or if it no longer exists. `patiently`: whether to wait for the other
+    process.
     """
     path = _mark_claimed(path)
     try:
@@ -158,7 +159,10 @@ def _is_orphan(path: Path) -> bool:
 
 
 def _is_held_by_creator(path: Path) -> bool:
-    """Return whether the process that created a file still holds it. A missing file may have just been marked."""
+    """Return whether the process that created a file still holds it.
+
+    If the file is missing, return False: it may have just been marked.
+    """
     return not path.name.endswith(CLAIMED) and not _is_orphan(path) and path.exists()
 
 
@@ -189,7 +193,7 @@ def _session_key(user_id: str, session_id: str, application: int) -> str:
 
 
 def _person_key(user_id: str, application: int) -> str:
-    """Return the id of a person in file names. Names for the first application don't contain its key."""
+    """Return the id of a person in file names: a hash that includes the application, except the first one."""
     return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 
 

@@ -70,7 +70,7 @@ class NamedSession:
 
     user: UserProfile
     session_id: str  # the application's id
-    agent_id: str = ""  # this and `source` are for a new session
+    agent_id: str = ""  # `agent_id` and `source` are for a new session
     source: str = ""
 
     @property
@@ -84,7 +84,7 @@ class NamedSession:
 
 def locked_session(wanted: NamedSession) -> Session:
     """Return a session and lock it. Create it if it doesn't exist."""
-    # Between two statements, another transaction may create the session, or delete it.
+    # Retry, because another transaction may create or delete the session between two statements.
     while (session := Session.objects.of_person(wanted.user, wanted.session_id, locked=True)) is None:
         session = wanted.new()
         if insert_if_missing(session):
@@ -95,7 +95,7 @@ def locked_session(wanted: NamedSession) -> Session:
 def locked_sessions(wanted: Sequence[NamedSession]) -> dict[Name, Session]:
     """Return sessions by name and lock them. Create those that don't exist."""
     by_name = {one.name: one for one in wanted}
-    if len(by_name) == 1:  # one query less for a new session
+    if len(by_name) == 1:  # saves a query if the session is new
         return {name: locked_session(one) for name, one in by_name.items()}
     found: dict[Name, Session] = {}
     while by_name.keys() - found.keys():  # repeats if a session was deleted between two statements
@@ -126,7 +126,8 @@ def _lock(wanted: Mapping[Name, NamedSession]) -> dict[Name, Session]:
 def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
     """Store the counters of sessions and their new turns, at least one for each session.
 
-    The sessions are locked and have their new counters. The turns get their primary keys if all are of one session.
+    The sessions must be locked and have their new counters. If there is only one session, set the primary keys of the
+    turns.
     """
     sessions = list({session.pk: session for session, _ in added}.values())
     messages = [message for _, new in added for message in new]

@@ -12,7 +12,7 @@ from django.utils import timezone
 from memory_extras.lab.models import ProbeResultQuerySet
 
 DAYS = 90
-POINTS = 60  # the latest ones
+POINTS = 60  # maximum number of points, the latest ones
 FIGURES = ("day", "asked", "met", "words_found", "words_count")
 
 
@@ -61,7 +61,7 @@ def points(results: ProbeResultQuerySet) -> list[Point]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the changes of prompts and settings as text. Empty without earlier data."""
+    """Return the changes of prompts and settings as text, or an empty list if there is no earlier point."""
     if not before:
         return []
     return [

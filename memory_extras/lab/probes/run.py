@@ -76,7 +76,7 @@ def run_probes(probes: ProbeQuerySet, run_id: uuid.UUID, *, requested_by: str) -
 
 
 def run_probe(probe: Probe, run_id: uuid.UUID, *, requested_by: str) -> ProbeResult | None:
-    """Run one probe and save the result. None if the probe or its person no longer exists."""
+    """Run one probe and save the result. Return None if the probe or its person no longer exists."""
     application = probe.user.application_id
     session = session_to_ask_in(probe)
     try:
@@ -119,8 +119,8 @@ def evidence_of(probe: Probe) -> list[Message]:
 # No model answers or judges. That would cost two calls per question, vary between runs, and measure the answering model
 # more than the memory.
 
-MET_SHARE = 0.5  # share of the expected answer's words from which a probe is met
-PRESENT_SHARE = 0.8  # share of a turn's words from which it counts as present
+MET_SHARE = 0.5  # minimum share of the expected answer's words in the context for a probe to be met
+PRESENT_SHARE = 0.8  # minimum share of a turn's words in the context for the turn to count as present
 LEFT_OUT = ("policy", "query")
 MAX_MISSING = 20  # missing words to report
 WORD_MAX_CHARS = 255
@@ -132,7 +132,7 @@ class Measure:
 
     Args:
         missing_words: The first of the missing words.
-        refs: The addresses of its items, by layer.
+        refs: The addresses of the context's items, by layer.
         problem: Why there is no context. Blank if there is one.
     """
 

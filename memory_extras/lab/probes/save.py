@@ -1,4 +1,4 @@
-"""Saving probes, with the same checks for applications and operators."""
+"""Save probes, with the same checks for applications and operators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tests of a prompt by probes: whether their answers would reach the context if the engine's result were saved.
+"""Test a prompt with probes: check whether their answers would reach the context if the engine's result were saved.
 
 The process's own commit runs with each result in a transaction that is rolled back, and the contexts are built within
 it. So they have the same content as after a real commit. No vectors are computed for new items, so these are found only
@@ -23,20 +23,23 @@ from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
-MOST = 10  # maximum probes, because the session is locked meanwhile
+MOST = 10  # maximum number of probes; the session is locked while their contexts are built
 CONFLICT = "The result conflicts with current memory, so no context could be built from it."
 
 
 @dataclass(frozen=True)
 class TriedProbe:
-    """A probe, and the measure of its context for each result of the trial. None if there is no context."""
+    """A probe, and the measure of its context for each result of the trial: None if the engine failed."""
 
     probe: Probe
     measures: list[Measure | None]
 
 
 def try_probes(trial: Trial, subject: Session | MemoryStream) -> list[TriedProbe]:
-    """Measure a subject's probes for each result of a trial. Writes nothing. Call it outside any transaction."""
+    """Return the measures of a subject's probes for each result of a trial.
+
+    Writes nothing. Call it outside any transaction.
+    """
     probes = _probes_of(subject)
     recalls = [_recall(probe) for probe in probes]
     columns = [_measures(trial, answer.answer, subject, probes, recalls) for answer in trial.answers] if probes else []
@@ -85,7 +88,7 @@ def _as_if_committed(trial: Trial, answer: Any, subject: Session | MemoryStream)
             raise InputChanged("The session changed during the trial. Try again.")
         if trial.is_again:
             _rewind(process, job)
-        input = process.claim(job)  # may start what the commit completes
+        input = process.claim(job)  # the claim may start changes that the commit completes
         if isinstance(input, Skipped):
             raise InputChanged(input.reason)
         process.commit(job, input.for_first_call(), answer)
@@ -101,14 +104,14 @@ def _version_of(subject: Session | MemoryStream) -> tuple[object, ...]:
 
 
 def _rewind(process: AnyProcess, job: Job) -> None:
-    """Undo the process's last run for its commit, which reads the session again."""
+    """Undo the process's last run in the database too, because the commit reads the session from there."""
     process.rewind(job)
     if job.session:
         job.session.save(update_fields=["last_moment_message_idx", "live_from_sequence"])
 
 
 def _running_job(name: str, subject: Session | MemoryStream) -> Job:
-    """Return a job as a worker would receive it, instead of an open one."""
+    """Return a claimed job, as a worker would receive it. Mark open jobs of the process as skipped."""
     about = {"stream": subject} if isinstance(subject, MemoryStream) else {"session": subject}
     Job.objects.open().filter(process=name, **about).update(status=Job.Status.SKIPPED)
     job = Job.objects.create(process=name, user=subject.user, force=True, requested_by="trial", **about)

@@ -16,10 +16,10 @@ from sessions_app.admin.base import prefix_search
 from sessions_app.limited_operators import scope_key, unlimited
 from sessions_app.models import Session
 
-SUBJECTS = 8  # to offer at once; operators find others by typing
+SUBJECTS = 8  # maximum number in the list; operators find others by typing
 SIZES = (3, 5, 10)
-LOOKED_AT = 200  # newest sessions or streams to choose the sample from
-SHORT = 24  # turns of a session; shorter ones are chosen last
+LOOKED_AT = 200  # number of the newest sessions or streams that the sample is chosen from
+SHORT = 24  # number of turns; sessions with fewer are chosen last
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Outcome:
 
     Args:
         parts: Both texts, with the differences marked. One text if there is no other version.
-        added, removed: The number of words that only the tried version has, and only the active one.
+        added, removed: The number of words that only the tried version contains, and that only the active version
+            contains.
     """
 
     parts: list[DiffPart]
@@ -41,7 +42,7 @@ class Outcome:
 
 
 def sample_of(resource: PromptResource, size: int) -> list[int]:
-    """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last."""
+    """Choose a prompt's sample: the latest item of each person. Prefer people with probes, and long items."""
     newest = _streams() if is_about_streams(resource) else _sessions()
     people = {one.user_id for one in newest}
     asked = set(Probe.objects.filter(user__in=people).values_list("user_id", flat=True))

@@ -24,7 +24,7 @@ from sessions_app.models import Session
 from sessions_app.refusals import Refusal
 from sessions_app.retention.archive_files import ArchiveError
 
-AT_ONCE = 2  # trials per process; each blocks a thread that serves requests
+AT_ONCE = 2  # maximum number of trials per process, because each blocks a thread that serves requests
 _running = BoundedSemaphore(AT_ONCE)
 
 
@@ -57,7 +57,9 @@ class TrialAnswer:
 
 @dataclass(frozen=True)
 class Trial:
-    """Both sides, the active version first. One side if there is no active version, or it has the same text.
+    """The results of both versions, the active one first.
+
+    There is only one result if no version is active, or if both have the same text.
 
     Args:
         is_again: Whether the process had no new input, so its last run was repeated.
@@ -110,7 +112,7 @@ def _why_not(caller: Caller) -> str:
 
 @contextmanager
 def trial_slot() -> Iterator[None]:
-    """Reserve one of the places for pages that wait for a model, or raise `CannotTry`."""
+    """Reserve one of the slots for requests that wait for a model, or raise `CannotTry`."""
     if not _running.acquire(blocking=False):
         raise CannotTry(f"{AT_ONCE} trials are already running, which is the limit. Wait until one has finished.")
     try:
@@ -120,7 +122,7 @@ def trial_slot() -> Iterator[None]:
 
 
 def can_be_tried(resource: PromptResource) -> bool:
-    """Return whether a process reads such a prompt, so it can run without its commit."""
+    """Return whether a process uses the prompt. If so, it can run without saving its result."""
     return process_for_purpose(resource.purpose) is not None
 
 
@@ -133,7 +135,7 @@ def _unsaved_job(process: AnyProcess, subject: Session | MemoryStream) -> Job:
 
 
 def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
-    """Return the engine's input, and whether the process had already processed it."""
+    """Return the engine's input, and whether the process had already processed this input."""
     is_again = False
     try:
         with transaction.atomic():

@@ -27,7 +27,7 @@ from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT
 
 BAR = 1000  # width of the bar in its own units
-PEOPLE = 20  # to offer at once
+PEOPLE = 20  # maximum number of people in the list
 MODE_LABELS = {"hybrid": "words and meaning", "semantic": "meaning only", "text": "words only"}
 STEP_LABELS = {
     "embedding": "embed query",

@@ -25,7 +25,7 @@ from sessions_app.admin.links import page_url
 from sessions_app.admin.views import number_in
 from sessions_app.models import Session
 
-TRIALS = 10  # over samples
+TRIALS = 10  # maximum number of trials in the list
 
 
 class TrialForm(TextForm):

@@ -1,6 +1,6 @@
 """`manage.py qcluster`: run the workers of one host, and queue scheduled tasks. Replaces django-q's command.
 
-Workers of django-q share a lock, and one that is killed while it holds the lock stops the others forever (django-q2
+Workers of django-q share a lock. If a worker is killed while it holds the lock, all others stop forever (django-q2
 issues 23 and 339). Here, this process restarts each worker, and the kernel kills the workers if this process dies.
 """
 

@@ -38,7 +38,7 @@ from sessions_app.models import ApiKey, UserProfile
 
 OPERATOR = "operator"
 MANAGE = ".venv/bin/python manage.py" if (settings.BASE_DIR / "manage.py").exists() else "memory-platform"
-PATIENCE = 5  # seconds that a killed run may take to close its database
+PATIENCE = 5  # maximum seconds to wait until a killed run has closed its database
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 (only if the operator sets it)
 
 
@@ -123,7 +123,7 @@ class Command(BaseCommand):
     def _ensure_operator(self) -> str:
         """Create a login for the admin if there is none, and return its password, or a blank string.
 
-        The password is printed before the commit. If the process is killed, no login with an unknown password remains.
+        The password is printed before the commit, so a killed process never leaves a login with an unknown password.
         """
         operators = get_user_model().objects
         if operators.filter(is_superuser=True).exists():
@@ -158,7 +158,7 @@ class Command(BaseCommand):
         )
 
     def _say(self, text: str) -> None:
-        """Print a text and flush it. In a file or pipe, it would otherwise stay in a buffer while the site serves."""
+        """Print a text and flush it. If the output is a file or a pipe, the text would otherwise stay in a buffer."""
         self.stdout.write(text)
         self.stdout.flush()
 
@@ -169,13 +169,13 @@ class Command(BaseCommand):
 
 @contextmanager
 def _key_of_demonstration() -> Iterator[str]:
-    """Issue a key for the block, and delete it afterward. It expires in an hour in any case."""
+    """Issue a key that expires in an hour, and delete it when the block ends."""
     hour = timezone.now() + timedelta(hours=1)
     key, text = ApiKey.objects.issue("demonstration", scope=ApiKey.Scope.WRITE, expires_at=hour)
     try:
         yield text
     finally:
-        with transaction.atomic():  # locked first, because a request may be counting its usage
+        with transaction.atomic():  # lock the key first, because a request may be updating its usage
             for locked in ApiKey.objects.select_for_update().filter(pk=key.pk):
                 locked.delete()
 

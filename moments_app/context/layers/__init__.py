@@ -22,7 +22,7 @@ ALWAYS = ("policy", "query")
 class Layer:
     """A part of a context with one kind of content."""
 
-    name: str  # in requests and responses
+    name: str  # its name in requests and responses
     items: Callable[[ContextInput], Iterable[Item]]
     _: KW_ONLY
     # Lasting text comes first and text that depends on the query last, so that providers' prompt caches match the
@@ -32,9 +32,9 @@ class Layer:
     title: str  # its Markdown heading
     ceiling: float = 0.0  # maximum share of the budget; 0: `budget.py` has a separate rule for the layer
     turn: int = 100  # order among the layers with a ceiling, which add items in turns
-    is_static: bool = False  # its items stay the same until the stamp of the input changes
-    is_default: bool = True  # included if the request lists no layers
-    # None: contexts of earlier times don't include the layer
+    is_static: bool = False  # whether its items stay the same until the stamp of the input changes
+    is_default: bool = True  # whether it is included if the request lists no layers
+    # Its items as of an earlier time. If None, contexts as of earlier times don't include the layer.
     items_as_of: Callable[[ContextInput, datetime], Iterable[Item]] | None = None
 
 
@@ -68,7 +68,7 @@ PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24,
 
 
 def policy(source: ContextInput) -> Sequence[Item]:
-    """Return the active policy prompt of the application, or the global one. Without either, return `POLICY`."""
+    """Return the active policy prompt of the application, or the global one. If there is none, return `POLICY`."""
     try:
         version = PromptResource.objects.version_in_force(POLICY_URI, source.user.application_id)
     except PromptResource.DoesNotExist:
@@ -77,7 +77,7 @@ def policy(source: ContextInput) -> Sequence[Item]:
 
 
 def now(source: ContextInput) -> Sequence[Item]:
-    """Return date, time and part of the day in the profile's time zone, or in UTC if that is not a valid time zone."""
+    """Return the date, time and part of day in the profile's time zone, or in UTC if that is not a valid time zone."""
     zone = source.user.zone
     local = timezone.now().astimezone(zone)
     part = next(name for end, name in PARTS if local.hour < end)

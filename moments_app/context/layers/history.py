@@ -119,7 +119,10 @@ add_layer(
 
 
 def hot_turns(source: ContextInput) -> Sequence[Item]:
-    """Return the live turns, oldest first. The older ones have a score of 0."""
+    """Return the live turns, oldest first.
+
+    Turns that are neither in the newest round nor among the newest `hot_turns_limit` turns have a score of 0.
+    """
     turns = [turn for turn in source.turns if turn.role != SYSTEM]
     if turns and turns[-1].role == USER and turns[-1].content == source.query != "":
         turns = turns[:-1]  # the current message was already appended
@@ -140,7 +143,7 @@ def _scored(item: Item, is_of_newest_round: bool) -> Item:
 
 
 def _newest_round(turns: Sequence[LiveTurn]) -> int:
-    """Return the first sequence of the newest round: the last answered user turn, or else the last user turn."""
+    """Return the sequence at which the newest round starts: the last user turn with an answer, or else the last one."""
     asked = [turn.sequence for turn in turns if turn.role == USER]
     answered = [turn.sequence for turn in turns if turn.role == ASSISTANT]
     begun = [sequence for sequence in asked if answered and sequence < answered[-1]]

@@ -1,8 +1,8 @@
 """The layers that depend on the query: `retrieved` and `entities`.
 
-`retrieved` contains facts, moments and turns that answer the query, from any session. If the query mentions a time,
+`retrieved` contains facts, moments and turns that match the query, from any session. If the query mentions a time,
 results from that time come first. They get up to `SPAN_SHARE` of the budget, or all of it if the query has no other
-terms. If results must fit the query (`must_fit`) and none does, the layer is empty.
+terms. With `must_fit`, the layer is empty if no result fits the query well.
 
 `entities` contains open tasks, goals and problems, the most relevant first. The score is the sum of three parts: how
 recently the entity changed before the session's last activity, with a half-life of seven days; how few links separate
@@ -37,22 +37,24 @@ from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
 MAX_CHARS, MIN_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
-CHARS_A_TOKEN = 0.7  # maximum characters of a result per token of the budget, within these limits
-LINE_TOKENS = 28  # tokens of a short result, from which the number of requested results is computed
+CHARS_A_TOKEN = 0.7  # characters of a result per token of the budget, between these two limits
+LINE_TOKENS = 28  # tokens of a short result; the number of requested results is the budget divided by this number
 MAX_RESULTS = 200
-# Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
-# fill the budget with arbitrary turns (docs/decisions/0015).
+# Minimum score of a result, as a share of the best score. Without a minimum, a word that occurs in almost every turn
+# would fill the budget with arbitrary turns (docs/decisions/0015).
 MIN_SHARE = 0.01
-# The minimum fit with `must_fit`: the best text's share of the words in the query, weighted by rarity. For the
+# With `must_fit`, one result must contain at least this share of the query's words, weighted by rarity. For the
 # measurements, see docs/benchmarks.md.
 MIN_FIT = 0.25
-USUAL_LINE = 30  # tokens of a usual result
+USUAL_LINE = 30  # tokens of a typical result; longer derived items get a lower score
 SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
-_SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
+_SEARCHES = (("text", "words"), ("semantic", "meaning"))  # how operators' pages name the two searches
 
 
 def retrieved(source: ContextInput) -> Iterable[Item]:
-    """Return search results as items, best first. There are more than fit, because other layers may contain some.
+    """Return search results as items, best first.
+
+    There are more results than fit, because other layers may already contain some.
 
     Items are created lazily, because about a third of them don't fit and are never read.
     """
@@ -65,7 +67,7 @@ def retrieved(source: ContextInput) -> Iterable[Item]:
     shown = [result for result in found if _is_shown(source, result)]
     fits = not request.must_fit or (len(words.terms) > 1 and any(_fits(source, result) for result in shown))
     results = [(_score(result), result) for result in shown] if fits else []
-    results.sort(key=itemgetter(0), reverse=True)  # long results have a lower score here
+    results.sort(key=itemgetter(0), reverse=True)  # sort again, because `_score` lowers the scores of long results
     nothing_said: list[Item] = []
     span = span_for(user, request, words, source.query)
     if span is not None and (fits or span.is_whole_query):
@@ -88,14 +90,14 @@ def _is_shown(source: ContextInput, result: Result) -> bool:
 
 
 def _fits(source: ContextInput, result: Result) -> bool:
-    """Return whether a result fits the query. Live turns don't count, because the model already has them."""
+    """Return whether a result fits the query. Live turns never do, because they are in the context anyway."""
     session = source.session
     is_live = result.session_id == session.session_id and (result.sequence or 0) >= session.live_from_sequence
     return result.share >= MIN_FIT and not is_live
 
 
 def _within_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
-    """Yield the results of a span until they exceed its share of the budget."""
+    """Yield the results from the time that the query mentions, up to their share of the budget."""
     left = applied if span.is_whole_query else int(SPAN_SHARE * applied)
     for score, result in results:
         left -= estimate_tokens(result.content[:MAX_CHARS])
@@ -138,7 +140,7 @@ def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, 
 
 
 def _validity(result: Result, zone: ZoneInfo) -> str:
-    """Return when an ended fact was valid, or when a plan is due. Blank for a valid fact."""
+    """Return when a past fact was valid, or when a plan is due. For a fact that is still valid, return ""."""
     if planned := result.planned:
         return f" ({planned})"
     if result.valid_until is None:
@@ -168,7 +170,8 @@ add_layer(
         place=70,
         tag="RetrievedMemories",
         title="Retrieved memories",
-        items_as_of=lambda source, _as_of: retrieved(source),  # the search itself is limited to that time
+        # the recall request already limits the search to that time
+        items_as_of=lambda source, _as_of: retrieved(source),
     )
 )
 
@@ -177,11 +180,11 @@ add_layer(
 
 HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
-RECENT = 500  # most recently changed candidates; a search finds older ones as facts
+RECENT = 500  # number of candidates, the most recently changed; older entities can be found by a search, as facts
 MAX_ENTITIES = 25
 BODY_CHARS = 1_000
 
-# Finds the newest by the index of a person's entities, and neighbors by the two indexes of links.
+# Uses the index of a person's entities to find the newest, and the two indexes of links to find neighbors.
 _CANDIDATES_SQL = """
 WITH recent AS MATERIALIZED (
     SELECT id, atom_id, kind, left(content, %(chars)s) AS text, due_at, formed_at, source_session_id,
@@ -208,7 +211,7 @@ class Candidate:
     text: str  # the beginning of title and body
     due_at: datetime | None
     updated_at: datetime
-    is_here: bool  # from this session
+    is_here: bool  # whether it is from this session
     match: float | None  # rank of its words, 0 to 1; None if it shares no words with the query
     neighbors: list[int]  # primary keys of linked entities, in either direction
 

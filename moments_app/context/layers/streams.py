@@ -1,18 +1,18 @@
-"""`user`, `collective` and `conversation`: the items of streams.
+"""The layers `user`, `collective` and `conversation`, which contain the items of streams.
 
 The items of a stream are its facts, pinned items, text, and unmerged observations.
 
 A shard starts with this person's own statements, which no other person's context includes.
 
-Each line of a text is a separate item, so that a context may end after any line. Duplicate lines are included once, for
-example a pending correction that the text already contains. Unmerged observations have a date instead of an age, so
-that the text doesn't change from day to day.
+Each line of a text is a separate item, so that a context may end after any line. Duplicate lines are included only
+once. For example, the text may already contain a pending correction. Unmerged observations are shown with a date
+instead of an age, so that the text doesn't change from day to day.
 
 `user` contains the person's profile and stream, as one text. Because only a few lines may fit, they are sorted: first
 who the person is, above all their name; then people around them, work, home and health; finally temporary information,
 such as plans. Lines about who they are, or about what may harm them, have `is_certain` set. Profile and stream are
-derived from the same conversations, so they often have the same sentences. In this case the stream's line is used,
-because it records what this agent noticed, and consolidations keep it up to date.
+derived from the same conversations, so they often have the same sentences. In this case, the stream's line is used,
+because it is from this agent and is updated by consolidations.
 """
 
 import re
@@ -42,9 +42,9 @@ from moments_app.models import MemoryAtom, MemoryStream
 
 
 def collective(source: ContextInput) -> Sequence[Item]:
-    """Return lessons and other knowledge from this agent's active shards, and from those common to all agents.
+    """Return lessons and other knowledge from the active shards of this agent and of all agents.
 
-    They are what this person taught the agent, and released items that it learned from others, without duplicates.
+    The result contains this person's own items, and released items from other people, without duplicates.
     """
     found = items_of(source, MemoryStream.Type.AGENT)
     return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]
@@ -127,7 +127,7 @@ _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person'
 PINNED_RANK, NAME_RANK = 3.0, 2.0  # higher than the ranks of all other lines
 IDENTITY_RANK = 0.9
 MAX_PAST_FACTS = 100  # maximum facts in a context as of an earlier time
-FEW_WORDS = 3  # words; shorter lines are unclear without the heading of their list
+FEW_WORDS = 3  # lines with at most this many words are unclear without the heading of their list
 
 
 def user(source: ContextInput) -> Sequence[Item]:
@@ -146,7 +146,7 @@ def user(source: ContextInput) -> Sequence[Item]:
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:
-    """Rank pinned lines first, then lines about who the person is, then the lines that have lasted longest."""
+    """Return the rank of a line: pinned lines first, then who the person is, then lasting information."""
     if text in pinned:
         return PINNED_RANK
     told = without_dates(text).strip()
@@ -167,8 +167,8 @@ def _new_sentences(summary: str, noticed: Sequence[str]) -> list[str]:
 def _is_covered_by(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
     """Return whether a line has all content words of a sentence, and the same negations and marked words.
 
-    Short sentences, and sentences that set a value such as a home, never match. Next to other words, their words may
-    have another meaning.
+    Short sentences, and sentences that set an attribute such as the home, never match, because within a longer line
+    their words may have another meaning.
     """
     about, turned = _content(sentence)
     if len(about) < FEW_WORDS or not any(about <= line and turned == turns for line, turns in told):
@@ -184,19 +184,19 @@ def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _standalone(line: Line) -> str:
-    """Return a line that makes sense without the lines before it, because these may not fit."""
+    """Return the text of a line, with the heading of its list if the line is too short to be clear without it."""
     text = line.text.removeprefix(LIST_MARK).strip()
     is_sentence = len(words(undated_words(text))) > FEW_WORDS
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
 def _is_contained_in(sentence: str, said: Sequence[str]) -> bool:
-    """Return whether a line contains a sentence. Sentences of one or two words must be the whole line."""
+    """Return whether any line contains a sentence. A sentence of one or two words must be the whole line."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
 def _word_variants(line: str) -> set[str]:
-    """Return the words of a stream's line, both with and without the speaker."""
+    """Return the words of a stream's line in two variants: with and without the speaker."""
     undated = without_dates(line)
     return {undated_words(undated), undated_words(without_speaker(undated))}
 

@@ -1,1 +1,1 @@
-"""The calls to engines: their requests as data and as a question to a model, and their answers."""
+"""Calls to engines: requests as data and as questions to a model, and their answers."""

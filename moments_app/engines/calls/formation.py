@@ -30,7 +30,7 @@ _ENDS = re.compile(rf"{_ENDED}(?:\s*,\s*{_ENDED})*")
 _VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe ends": _ENDS}
 # A prompt has one known statement per `TURNS_EACH` turns, but at least `SHOWN_LEAST` and at most `SHOWN_MOST`.
 SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
-REPEATED_SHARE = 0.8  # minimum share of a text's words in another text that repeats it
+REPEATED_SHARE = 0.8  # minimum share of a text's words that another text must contain to count as a repetition
 MIN_SCORE = 1.0  # minimum score: one word that is in no other text, or several that are in few
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
@@ -40,12 +40,12 @@ _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 class StreamSection:
     """A stream to form memories for."""
 
-    label: str  # its name in the answer
-    prompt: str  # the content that it accepts
+    label: str  # the stream's name in the answer
+    prompt: str  # the content that the stream accepts
     observation_words: int  # maximum words of an observation; 0 if the stream doesn't accept observations
-    fact_words: int  # the same for facts
-    current: str  # its text and its other items, shown to avoid repetition
-    # The person's current statements in it, by number. A new statement lists the numbers of those that it ends.
+    fact_words: int  # maximum words of a fact; 0 if the stream doesn't accept facts
+    current: str  # the stream's text and its other items, shown to avoid repetition
+    # The person's current statements in the stream, by number. A new statement lists the numbers of those that it ends.
     known: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -59,7 +59,8 @@ class StreamSection:
 
 @dataclass(frozen=True)
 class FormationRequest:
-    turns: Sequence[Turn]  # since the last formation, oldest first; their indexes are sequences of the session
+    # the turns since the last formation, oldest first; their indexes are sequences of the session
+    turns: Sequence[Turn]
     sections: Sequence[StreamSection]
     prompt: str  # the text of the active prompt version
     others: Collection[str] = ()  # names of the speakers other than the user
@@ -110,15 +111,17 @@ class DraftAtom(BaseModel):
     text: str = Field(min_length=1, max_length=2_000)  # one sentence
     kind: Annotated[KindOfItem, BeforeValidator(_known_kind)] = "other"
     turns: list[int] = Field(max_length=MAX_TURNS)  # indexes of its source turns
-    letter: Letter | Literal[""] = ""  # by which another statement of the same answer can end this one
-    # The statements that this one ends: numbers of known ones, and letters of new ones of the same stream.
+    letter: Letter | Literal[""] = ""  # the letter by which another statement of the same answer can end this one
+    # The statements that this one ends: numbers of known statements, and letters of other new statements for the same
+    # stream.
     ends: list[int | Letter] = Field(default_factory=list, max_length=MAX_ENDED)
     confidence: float = Field(default=1.0, ge=0, le=1)
-    other_person: str = Field(default="", max_length=255)  # whom it is about; blank for the user
+    # the name of the person that the statement is about; blank for the user
+    other_person: str = Field(default="", max_length=255)
 
 
 class DraftAtoms(BaseModel):
-    """The new items of one stream, and lessons, which are stored in separate streams."""
+    """The new items of a stream. Its lessons are stored in streams of their own."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -157,12 +160,12 @@ class FormationAnswer(BaseModel):
     streams: list[Any] = Field(max_length=200)  # checked separately, so an invalid entry doesn't affect the others
 
 
-# A formation may be empty, and each item is checked separately: see `streams/formation.py`.
+# The answer may be empty. `streams/formation.py` validates each item separately.
 SHAPE = Shape("memory-extraction", FormationAnswer, asked=FormationShape)
 
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
-    """Return a model's statements as observations, facts and lessons, without unsupported ones.
+    """Sort a model's statements into observations, facts and lessons, and drop unsupported ones.
 
     If none is supported, the model is called again, and the supported statements of its second answer are used.
     """
@@ -178,7 +181,7 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
 
 
 def parse_line(item: Any) -> Any:
-    """Parse a line into the fields of a statement. Return invalid items unchanged. The shape check drops them."""
+    """Parse a line into the fields of a statement. Return an invalid item unchanged; validation drops it later."""
     head, _, text = item.strip().partition(":") if isinstance(item, str) else ("", "", "")
     start, *rest = _CLAUSE.split(head)
     clauses = dict(zip(rest[::2], rest[1::2], strict=True))
@@ -210,7 +213,7 @@ def _numbers_in(text: str) -> list[int]:
 def _judged_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[str, StreamSection]) -> dict[str, Any]:
     label, said = str(entry.get("stream", "")), entry.get("statements")
     if not isinstance(said, list):
-        return {"stream": label, "facts": said}  # the shape check drops and counts it
+        return {"stream": label, "facts": said}  # validation drops and counts it
     lists: dict[str, Any] = {"observations": [], "facts": [], "lessons": []}
     for item in map(parse_line, said):
         if (kept := _judged_item(item, evidence, of_many=label.startswith(SHARD))) is not None:
@@ -219,7 +222,7 @@ def _judged_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[s
 
 
 def _list_of(item: Any, section: StreamSection | None) -> str:
-    """Return the name of the list for a statement."""
+    """Return the name of the list that a statement belongs to: `observations`, `facts` or `lessons`."""
     text, kind = (item.get("text"), _known_kind(item.get("kind"))) if isinstance(item, dict) else ("", OTHER)
     if kind == LESSON:
         return "lessons"
@@ -233,9 +236,9 @@ def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
     """Return a statement, with lower confidence if its support is weak, or None if it has no support."""
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
-        return item  # the shape check drops it
-    # Lessons may instruct the assistant. Other statements may only repeat an instruction that the person gave. Those
-    # for a shard, which many people share, may not even do that.
+        return item  # validation drops it
+    # Lessons may instruct the assistant. Other statements may contain an instruction only if they repeat one that the
+    # person gave. Statements for a shard may not, because many people share it.
     is_lesson = item.get("kind") == LESSON
     reason = evidence.drop_reason(text, may_instruct=is_lesson, may_be_weak=True, may_repeat_instruction=not of_many)
     if not evidence.accepts(text, reason):
@@ -269,7 +272,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     if len(texts) <= most:
         return list(range(len(texts)))
     said = [turn.content for turn in turns]
-    languages = lexemes.languages_of(said)  # of all turns, because the language of a short text is uncertain
+    languages = lexemes.languages_of(said)  # detected from all turns, because the language of a short text is uncertain
     stems_of_turns = frozenset(stem for text in said for stem in lexemes.stems_in(text, languages))
     shared = [lexemes.stems_in(text, languages) & stems_of_turns for text in texts]
     having = Counter(stem for stems in shared for stem in stems)

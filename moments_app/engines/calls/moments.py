@@ -12,7 +12,7 @@ from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
 SHOWN_MOMENTS = 2  # number of these moments that a model receives
-KNOWN_SUMMARY_MAX = 200  # maximum characters of their summaries
+KNOWN_SUMMARY_MAX = 200  # maximum characters of their summaries in the prompt
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class KnownMoment:
 class Journey:
     """The moments before the engine's turns, from all conversations of the person."""
 
-    moments: Sequence[KnownMoment] = ()  # the latest, newest first
-    count: int = 0  # of all moments
+    moments: Sequence[KnownMoment] = ()  # the latest moments, newest first
+    count: int = 0  # number of all moments
     since: datetime | None = None  # the start of the first moment
 
     def extended(self, moments: Sequence[KnownMoment]) -> "Journey":
@@ -83,8 +83,8 @@ SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 @dataclass(frozen=True)
 class MomentRequest:
-    turns: Sequence[Turn]  # the window, oldest first, with indexes 0..n-1
-    journey: Journey  # before the window
+    turns: Sequence[Turn]  # the turns of the window, oldest first, with indexes 0..n-1
+    journey: Journey  # the person's moments before the window
     prompt: str  # the text of the active prompt version
 
     @property
@@ -97,7 +97,7 @@ class MomentRequest:
         return Question(SHAPE, self.prompt, known, self._judged, self.turns, length_of(self.turns))
 
     def _judged(self, answer: MomentAnswer) -> Judged[MomentAnswer]:
-        """Return the answer without unsupported parts. A moment is kept if its summary is."""
+        """Return the answer without unsupported parts. Report a problem if a moment has no supported summary."""
         evidence = Evidence(self.turns, [moment.summary for moment in self.journey.moments])
         drafts = [_judged_moment(moment, evidence) for moment in answer.moments]
         bare = sum(not draft.summary for draft in drafts)

@@ -35,9 +35,10 @@ SUMMARY = Shape(
 
 @dataclass(frozen=True)
 class SummaryRequest:
-    turns: Sequence[Turn]  # to add to the summary, oldest first; their indexes are sequences of the session
+    turns: Sequence[Turn]  # the turns to add to the summary, oldest first; their indexes are sequences of the session
     base_text: str  # the previous summary; blank for the first one
-    base_facts: Sequence[Fact]  # those that are still in the window; they are kept and not sent to the model
+    # the previous facts that are still in the window; they are kept, and not sent to the model
+    base_facts: Sequence[Fact]
     start: int  # the first sequence of the window; earlier content is dropped from the summary
     prompt: str  # the text of the active prompt version
 
@@ -82,11 +83,12 @@ DIGEST = Shape("session-digest", DigestAnswer, lambda answer: "" if answer.conte
 
 @dataclass(frozen=True)
 class DigestRequest:
-    """The engine's input for the context needed to continue a session, and for the lessons in the session."""
+    """The engine's input for a digest: the context needed to continue a session, and the lessons from the session."""
 
-    turns: Sequence[Turn]  # the latest of the live window, oldest first; their indexes are sequences of the session
-    context: str  # from before the window; may be blank
-    max_words: int  # of the new context
+    # the latest turns of the live window, oldest first; their indexes are sequences of the session
+    turns: Sequence[Turn]
+    context: str  # the context from before the window; may be blank
+    max_words: int  # maximum words of the new context
     prompt: str  # the text of the active prompt version
 
     @property
@@ -110,7 +112,7 @@ class DigestRequest:
 
 @dataclass(frozen=True)
 class LabeledText:
-    label: str  # by which the answer refers to the text
+    label: str  # the label by which the answer refers to the text
     text: str  # a line of a stream's text, or an observation
 
 
@@ -143,8 +145,8 @@ class ConsolidationRequest:
     prompt: str  # the subject of the stream's text
     fixed: Sequence[str]  # lines written by people, which stay unchanged
     lines: Sequence[LabeledText]  # the other lines of the current text
-    observations: Sequence[LabeledText]  # oldest first, each with its date
-    max_words: int  # in total, of the new lines
+    observations: Sequence[LabeledText]  # the observations to merge, oldest first, each with its date
+    max_words: int  # maximum words of all new lines in total
     rules: str  # the text of the active prompt version
 
     @property
@@ -192,10 +194,10 @@ QUERY = Shape("recall-query", QueryAnswer)
 
 @dataclass(frozen=True)
 class QueryRequest:
-    """The engine's input for writing the query with which memory is searched before a message is answered."""
+    """The engine's input for the query that searches memory before a message is answered."""
 
-    turns: Sequence[Turn]  # the latest of the conversation, oldest first; their indexes are sequences of the session
-    message: str  # to be answered
+    turns: Sequence[Turn]  # the latest turns of the session, oldest first; their indexes are sequences of the session
+    message: str  # the message to be answered
     prompt: str  # the text of the active prompt version
 
     @property

@@ -3,8 +3,8 @@
 The same input always gives the same output. The engine can't draw conclusions or resolve contradictions
 (docs/engines.md). The vocabulary is in tables (`engines/tables/`).
 
-A memory is a verbatim statement that makes sense alone and that its speaker presents as true. Each sentence is judged
-separately, so batching doesn't change the memories.
+A memory is a verbatim statement that is clear without context and that its speaker presents as true. Each sentence is
+judged separately, so batching doesn't change the memories.
 """
 
 import re
@@ -41,19 +41,19 @@ from moments_app.engines.extractive.sentences import (
 )
 from moments_app.engines.shared_call import Part
 
-LESSON_WORDS = (4, 40)  # minimum and maximum words
+LESSON_WORDS = (4, 40)  # minimum and maximum words of a lesson
 _PERSONAL = re.compile(
     r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their|your?|yours)\b|\d|@",
     re.IGNORECASE,
 )
-WORDS_PER_TURN = 16  # about 220 for 14 turns
-REPEATED_SHARE = 0.9  # minimum share of an observation's words in a line that repeats it
+WORDS_PER_TURN = 16  # words of a summary per turn: about 220 words for 14 turns
+REPEATED_SHARE = 0.9  # minimum share of an observation's words that a line must contain to count as a repetition
 SHARD_WORDS = 2  # minimum words that a sentence for a shard must share with its prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
 
 def digest(request: DigestRequest) -> DigestAnswer:
-    """Return the earlier context with the turns' most informative sentences added, and the turns' lessons."""
+    """Return the earlier context plus the most informative sentences of the turns, and the turns' lessons."""
     window = read_window(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
     new = under_dates(most_informative(stated, window.weights, request.max_words * 3 // 4)) or excerpt(
@@ -67,7 +67,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 
 def is_lesson(sentence: Sentence) -> bool:
-    """Return whether a person says how the assistant should work, without naming anyone, because lessons are shared."""
+    """Return whether a sentence says how the assistant should work, and names no person, because lessons are shared."""
     least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"
@@ -101,7 +101,7 @@ def _facts_under_dates(facts: Iterable[str]) -> str:
 
 
 def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
-    """Add the observations that are not repetitions of a line."""
+    """Add each observation to the text, unless a line already contains it."""
     lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
     said = [set(words(line.text)) for line in lines]
     for observation in request.observations:  # at most a few hundred per call, regardless of the text's length
@@ -128,7 +128,11 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 
 
 def _fitting(section: StreamSection, kept: Sequence[Sentence], request: FormationRequest) -> list[Sentence]:
-    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard."""
+    """Return the sentences for a stream.
+
+    A user's stream gets lasting information, and a session's stream the rest. A shard gets sentences that match its
+    prompt.
+    """
     if section.label == PERSON:
         return [one for one in kept if _is_of_user(one, request)]
     if section.label == SESSION:
@@ -143,7 +147,10 @@ def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
-    """Return an entry in which sentences with an attribute, or too long for an observation, are facts."""
+    """Return the new items of a stream.
+
+    Sentences that set an attribute, or are too long for an observation, become facts.
+    """
     facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
@@ -153,7 +160,8 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
     """Return the sentences without duplicates.
 
-    A duplicate is kept if the attribute had another value in between, because it may have returned to its former value.
+    A repeated sentence is kept if the attribute had another value in between, because the former value may be true
+    again.
     """
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
@@ -181,7 +189,7 @@ class ExtractiveEngine:
         return self
 
     def with_answers(self, parts: Sequence[Part]) -> "ExtractiveEngine":
-        return self  # combining calls saves nothing
+        return self  # there are no calls to combine
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         # The search gives the rarest words of the message the highest weights.

@@ -16,9 +16,9 @@ LANGUAGES = (
     *("ar", "el", "hi", "ru"),
 )
 SENTENCE_TEXT_MAX = 4_000  # maximum characters of a text that are split into sentences
-SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or not prose
-MIN_SCRIPT_SHARE = 0.5  # minimum share of words in a script, which then determines the text's language
-SAMPLE = 1_000  # characters of a text that are used to detect its language
+SENTENCE_MAX = 400  # maximum characters of a sentence; anything longer is a list, code or not prose
+MIN_SCRIPT_SHARE = 0.5  # minimum share of words in one script for the script to determine the text's language
+SAMPLE = 1_000  # number of characters at the beginning of a text from which its language is detected
 
 LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # includes Hindi's vowel signs, which Python's \w omits
 # A word, a number with its punctuation, or one character of a script without spaces.
@@ -36,8 +36,9 @@ _NO_END = re.compile(
     re.IGNORECASE,
 )
 _MONTHS = times.any_of(name for language in "de da no cs fi hu".split() for name in times.spelled_months(language))
-# Periods within a sentence, by the text before and after them: a day before its month ("3. Mai"), another ordinal ("im
-# 2. Stock"), an abbreviation before its number ("Sept. 7"), and abbreviations before a lowercase letter ("3 p.m. on").
+# Periods within a sentence, given as patterns for the text before and after them: a day before its month ("3. Mai"),
+# another ordinal ("im 2. Stock"), an abbreviation before its number ("Sept. 7"), and abbreviations before a lowercase
+# letter ("3 p.m. on").
 _WITHIN = tuple(
     (re.compile(rf"{before}\.$", re.IGNORECASE), re.compile(after))
     for before, after in (
@@ -56,7 +57,7 @@ def words(text: str) -> list[str]:
 
 @cache
 def ignored_words(language: str) -> frozenset[str]:
-    """Return words without content, including the remains of English contractions."""
+    """Return a language's stop words. For English, they include chat words and parts of contractions."""
     return stop_words(language) | (word_set("chat words") if language == ENGLISH else frozenset())
 
 
@@ -75,7 +76,7 @@ def language_of(text: str) -> str:
 
 @cache
 def common_words() -> frozenset[str]:
-    """Return words that are too common in some language to be a topic."""
+    """Return words that are too common in at least one language to be a topic."""
     of_languages = (
         stop_words(code).union(table_words("first_person", code), table_words("lasting", code)) for code in LANGUAGES
     )
@@ -83,7 +84,7 @@ def common_words() -> frozenset[str]:
 
 
 def _language_by_script(said: list[str], least: float) -> str:
-    """Return the language implied by the script of at least `least` words, or `UNKNOWN`."""
+    """Return the language of the script that at least `least` words are written in, or `UNKNOWN`."""
     if sum(bool(_HANGUL.match(word)) for word in said) >= least:
         return "ko"
     if sum(bool(_WIDE.match(word)) for word in said) < least:
@@ -122,7 +123,7 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def _is_within(line: str, start: int, end: re.Match[str]) -> bool:
-    """Return whether a mark is within a sentence, judging by the text before it (from `start`) and after it."""
+    """Return whether a punctuation mark is within a sentence, judging by the text before (from `start`) and after."""
     return bool(_NO_END.search(line, start, end.start())) or any(
         before.search(line, start, end.start()) and after.match(line, end.end()) for before, after in _WITHIN
     )

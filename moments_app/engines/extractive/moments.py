@@ -1,7 +1,8 @@
 """Divide a window into moments by pauses and vocabulary, with the central sentences and key phrases of each.
 
 TextTiling (Hearst 1997, https://aclanthology.org/J97-1003) compares the words before and after a gap between turns. A
-gap with a deep valley of similarity may be a boundary. A pause that is much longer than usual is always a boundary.
+gap may be a boundary if the similarity there is much lower than around it (a deep valley). A pause that is much longer
+than usual is always a boundary.
 """
 
 import math
@@ -36,11 +37,12 @@ from moments_app.engines.tables import any_of
 from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
-SUMMARY_MAX = 320  # characters
-DETAIL_WORDS = 280  # less than the maximum of 300, because dates are added
-DETAIL_SHARE = 0.5  # share of the segment's words; less would lose facts, more would repeat the transcript
+SUMMARY_MAX = 320  # maximum characters of a summary
+DETAIL_WORDS = 280  # maximum words of the detail; less than 300, because dates are added
+# share of the segment's words in the detail; a lower share would lose facts, a higher one would repeat the transcript
+DETAIL_SHARE = 0.5
 TAGS = 6
-NAME_MAX = 60  # characters
+NAME_MAX = 60  # maximum characters of a moment's name
 _WORDS = re.compile(r"[^\W_]+")
 _NAME = re.compile(
     rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:{any_of('kin', 'pets')}),? "
@@ -58,20 +60,20 @@ _BEFORE = 4  # maximum words between a negation and a feeling
 _PATTERNS = {name: re.compile(rf"\b(?:{any_of(name)})\b", re.IGNORECASE) for name in FEELINGS}
 _DENIED = re.compile(rf"\b(?:{any_of('negations')})\b(?:\W+\w+){{0,{_BEFORE}}}\W*$", re.IGNORECASE)
 _OWN = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Ww]e|[Uu]s)\b|^(?:so|feeling|really|super|very|just)\b", re.IGNORECASE)
-BLOCK = 6  # turns compared on each side of a gap
+BLOCK = 6  # number of turns to compare on each side of a gap
 MIN_SEGMENT = 10  # minimum turns of a segment, unless pauses separate it
 MAX_SEGMENT = 40
 MAX_SEGMENTS = 200  # maximum segments of a window; an answer can't have more moments
-MIN_PAUSE = 1_800.0  # seconds
-PAUSE_FACTOR = 10  # times the median gap
-MIN_SITTING = 3  # fewer turns between two pauses become part of the adjacent range
+MIN_PAUSE = 1_800.0  # minimum seconds of a pause
+PAUSE_FACTOR = 10  # minimum length of a pause, as a multiple of the median gap
+MIN_SITTING = 3  # minimum turns between two pauses; fewer turns become part of the adjacent range
 
 # Key phrases: recurring runs of words between stop words. In scripts without spaces, a phrase is a run of two to four
 # characters that occurs in several turns.
 PHRASE_WORDS = 2  # maximum words of a phrase
 WORD_MIN = 3  # minimum letters of a word
-WIDE_LENGTHS = (4, 3, 2)  # characters of a phrase in a script without spaces
-PHRASE_MAX = 60  # characters
+WIDE_LENGTHS = (4, 3, 2)  # numbers of characters of a phrase in a script without spaces
+PHRASE_MAX = 60  # maximum characters of a phrase
 FREQUENCY_EXPONENT = 0.8  # exponent of the number of sentences in the score of a phrase
 SEVERAL_SPEAKERS = 1.5  # factor for a phrase that more than one speaker uses
 _TOKEN = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
@@ -84,7 +86,7 @@ _WIDE_STOPS = re.compile(
     "什么怎样谁哪里上下着沿过得以为中后前起时候现在今天昨天明天年月日号点分钟\u3040-\u309f]+|[。！？，、；：]"
 )
 
-Phrase = tuple[str, ...]  # stems of its words
+Phrase = tuple[str, ...]  # the stems of the phrase's words
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
@@ -135,7 +137,7 @@ def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
 
 
 def _most_central(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
-    """Return the most informative statements or, if there are none, other sentences."""
+    """Return the most informative statements. If there are none, return the user's sentences, or else any sentences."""
     stated = [one for one in own if one.is_statement]
     asked = [one for one in own if one.turn.role == "user" and one.terms]
     return _top(stated, weights) or _top(asked, weights) or _top(own, weights)
@@ -157,7 +159,7 @@ def _top(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
 
 
 def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """Return the statements with their dates, using at most half of all words."""
+    """Return the most informative statements with their dates, at most about half of all words."""
     words_said = sum(len(sentence.text.split()) for sentence in own)
     stated = [sentence for sentence in own if sentence.is_statement] or own
     return under_dates(most_informative(stated, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
@@ -183,7 +185,7 @@ def persons_in(own: Iterable[Sentence]) -> list[str]:
 
 
 def feelings(sentences: Iterable[str]) -> list[str]:
-    """Return the feelings that people express as their own and don't deny, most frequent first."""
+    """Return the feelings that the speakers say they have, most frequent first. Negated feelings don't count."""
     counts = Counter(name for sentence in sentences if _OWN.search(sentence) for name in _named(sentence))
     return [name for name, _count in counts.most_common(MAX_FEELINGS)]
 
@@ -203,7 +205,7 @@ def _is_denied(sentence: str, start: int) -> bool:
 
 
 def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[range]:
-    """Divide a window into consecutive ranges of positions. A tool result can start only the first one.
+    """Divide a window into consecutive ranges of positions. Only the first range may start with a tool result.
 
     Args:
         turns: The window, with at least one turn.
@@ -219,7 +221,7 @@ def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[
 
 
 def _longest_pauses(starts: list[int], turns: Sequence[Turn]) -> list[int]:
-    """Return at most `MAX_SEGMENTS` starts: those after the longest pauses."""
+    """Return all starts, or if there are more than `MAX_SEGMENTS`, those after the longest pauses."""
     if len(starts) <= MAX_SEGMENTS:
         return starts
     ranked = sorted(starts[1:], key=lambda n: turns[n - 1].created_at - turns[n].created_at)
@@ -239,7 +241,7 @@ def _sittings(turns: Sequence[Turn]) -> list[range]:
 
 
 def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[int]:
-    """Return the starts of topics within a sitting: its deepest valleys, with a minimum distance between them."""
+    """Return the starts of topics between two pauses: the deepest valleys, with a minimum distance between them."""
     candidates = [n for n in sitting[MIN_SEGMENT : -MIN_SEGMENT + 1 or None] if turns[n].role == "user"]
     depths = _depths([_similarity(vocabulary, n, sitting) for n in sitting[1:]])
     depth = {n: depths[n - sitting.start - 1] for n in candidates}
@@ -272,13 +274,13 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
 
 
 def _depths(similarity: Sequence[float]) -> list[float]:
-    """Return how far each gap is below the nearest peaks of similarity on both sides, added up."""
+    """Return the depth of each gap: how far it is below the nearest peaks before and after it, as a sum."""
     before, after = _peaks(similarity), _peaks(similarity[::-1])[::-1]
     return [(left - own) + (right - own) for left, own, right in zip(before, similarity, after, strict=True)]
 
 
 def _peaks(similarity: Sequence[float]) -> list[float]:
-    """Return, for each gap, the similarity at the nearest peak before it, or its own if it is a peak."""
+    """Return, for each gap, the similarity at the nearest peak before it, or its own similarity if it is a peak."""
     peaks: list[float] = []
     for n, own in enumerate(similarity):
         peaks.append(peaks[-1] if n and similarity[n - 1] >= own else own)
@@ -290,7 +292,7 @@ def _peaks(similarity: Sequence[float]) -> list[float]:
 
 @lru_cache(maxsize=5_000)
 def phrases_of(text: str, language: str) -> tuple[str, ...]:
-    """Return the lower-case phrases of a sentence in order, or none in an unknown language."""
+    """Return the lower-case phrases of a sentence in order, or no phrases if the language is unknown."""
     if wide := _WIDE_RUN.findall(text):
         return tuple(dict.fromkeys(part for run in wide for part in _wide_phrases(run)))
     if language == UNKNOWN:
@@ -308,7 +310,7 @@ def _wide_phrases(run: str) -> Iterator[str]:
 
 
 def _runs(text: str, language: str) -> Iterator[list[str]]:
-    """Yield the runs of words between stop words, numbers and marks."""
+    """Yield the runs of words between stop words, numbers and punctuation."""
     ignored = ignored_words(language)
     run: list[str] = []
     before = ""
@@ -329,7 +331,7 @@ def _stems(phrase: str) -> Phrase:
 
 
 class PhraseCounts:
-    """Counts the sentences with each phrase or part of a phrase.
+    """Counts the sentences that contain each phrase, including parts of longer phrases.
 
     Args:
         without: Stems that phrases must not contain, for example the names of the speakers.
@@ -385,7 +387,7 @@ def _overlap(one: Phrase, other: Phrase) -> bool:
 
 def count_phrases(sentences: Iterable[Sentence], names: Iterable[str]) -> PhraseCounts:
     said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
-    # Small talk is not recognized in other languages.
+    # In other languages, small talk is not recognized, so prefer sentences with lasting information.
     said = [one for one in said if one.kinds or one.language == ENGLISH] or said
     found = PhraseCounts(frozenset(stem(word) for name in names for word in words(name)))
     for one in said:

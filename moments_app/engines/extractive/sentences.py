@@ -1,4 +1,4 @@
-"""Verbatim sentences of a window of turns: find those that make sense alone, and choose among them."""
+"""Verbatim sentences of a window of turns: find those that are clear without context, and choose among them."""
 
 import math
 import re
@@ -16,18 +16,18 @@ from moments_app.engines.tables import any_of, any_pattern, english, filled, tab
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
-VOCABULARY_CHARS = 20_000  # maximum characters of a turn in which words are counted
+VOCABULARY_CHARS = 20_000  # maximum characters of a turn that are read for the vocabulary
 DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, or with a number or a name
-VAGUE = 0.4  # factor for a sentence that can't be understood alone
+VAGUE = 0.4  # factor for a sentence that is unclear without context
 MIN_WORDS = 3  # minimum words of a meaningful sentence
 MIN_WORDS_OTHER_LANGUAGES = 6  # minimum words in a language whose small talk is not recognized
 MIN_CHARACTERS = 12  # minimum characters in a script without spaces
-MIN_LASTING = 4  # minimum characters in such a script, for lasting information about the speaker
+MIN_LASTING = 4  # minimum characters in such a script for a sentence with lasting information about the speaker
 MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; code and tables have less
 
 # "Maria: Hey John!", as in a transcript of two people. A single letter is not a name: "Q: Who? A: Me."
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
-# The places where a sentence may continue with the same subject, and first-person subjects.
+# Where a sentence may be split: before a clause that continues with the same first-person subject.
 _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
 _PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
@@ -37,7 +37,8 @@ _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 # Small talk, sentences that need context, and information about the speaker.
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
-_GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # with a name, even an unknown one
+# a greeting with a name, even one that is not a speaker's
+_GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"
 _OPENERS = 3  # maximum interjections before the last one; the limit prevents exponential time
 _NICKNAME = 3  # minimum letters of a short form of a name
 _PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|it)\b", re.IGNORECASE)
@@ -47,14 +48,15 @@ _NAMED = re.compile(
     r"|^[A-Z][a-z]{2,} (?!a|the)"
 )
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
-INSTRUCTION, OTHER = "instruction", "other"  # an instruction how to answer; any lasting information in another language
+# an instruction on how to answer; lasting information of any kind in languages other than English
+INSTRUCTION, OTHER = "instruction", "other"
 START_CHARS = 48  # length of the start of a sentence that is searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in table_lines("own_kinds")}
-# Additional weights of lasting information. The longer it stays true and useful, the higher the weight.
+# Additional weights of lasting information by kind. Kinds that stay true and useful for longer weigh more.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _FROM_NOW = r"next time|from now on|in future|in the future"
 _ORDER = re.compile(
@@ -63,8 +65,8 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
-# Words for the work of an assistant: "Don't use jargon" instructs one, but "Make sure yours stands out" is advice to a
-# friend.
+# Words for the work of an assistant: "Don't use jargon" is an instruction to the assistant, but "Make sure yours stands
+# out" is advice to a friend.
 _ANSWERING = re.compile(
     r"\b(?:answers?|answering|repl(?:y|ies)|respon[ds]\w*|explain\w*|summari[sz]\w+|translat\w+|bullets?|sentences?"
     r"|paragraphs?|emojis?|markdown|code blocks?|jargon|metric|units|sources)\b",
@@ -79,8 +81,8 @@ _OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Speaker:
-    name: str  # "User", "Assistant" or the name of the tool if it is unknown
-    is_named: bool  # by the application or the transcript
+    name: str  # if the name is unknown: "User", "Assistant" or the name of the tool
+    is_named: bool  # whether the name is known from the application or the transcript
 
 
 USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named=False)
@@ -88,19 +90,19 @@ USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named
 
 @dataclass(frozen=True)
 class Sentence:
-    """A verbatim sentence, and the words by which it is chosen."""
+    """A verbatim sentence, and the data by which it is chosen."""
 
     turn: Turn
-    position: int  # in the turn
+    position: int  # index of the sentence in its turn
     text: str
-    core: str  # without leading interjections and forms of address; used for analysis, never shown
+    core: str  # the text without leading interjections and forms of address; used for analysis, never shown
     terms: frozenset[str]  # its content words
     speaker: Speaker
-    language: str  # of its turn
+    language: str  # language of its turn
 
     @cached_property
     def quote(self) -> str:
-        """The sentence as a memory: the speaker, the verbatim text, and in brackets the dates it refers to."""
+        """The sentence as a memory: the speaker, the verbatim text, and the dates of relative times in brackets."""
         said = with_dates(self.text, self.turn.created_at.date())
         return said if self.turn.role == "tool" else f"{self.speaker.name}: {said}"
 
@@ -134,7 +136,7 @@ class Sentence:
 
     @property
     def is_reaction(self) -> bool:
-        """True if it is only a reaction, advice or small talk, which is recognized in English only."""
+        """True if it is only a reaction, advice or small talk. Always false in languages other than English."""
         if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
             return False
         return is_reaction(self.core) or is_advice(self.core)
@@ -155,18 +157,18 @@ class Sentence:
 
     @cached_property
     def attribute(self) -> str:
-        """The attribute of its speaker that it sets, such as `home`. Usually blank."""
+        """The attribute that the sentence sets for its speaker, such as `home`. Usually blank."""
         found = statement_of(f"{self.speaker.name}: {self.core}")
         return found.attribute if found and found.subject == self.speaker.name else ""
 
     @cached_property
     def can_be_kept(self) -> bool:
-        """True if it is a statement that makes sense alone and that its speaker presents as true."""
+        """True if it is a statement that is clear without context and that its speaker presents as true."""
         return self.is_statement and not needs_context(self.core, self.language) and not is_unreal(self.text)
 
     @cached_property
     def worth(self) -> float:
-        """The weight of its new words, which depends on its speaker, its durability, and how specific it is."""
+        """The factor for the weights of its words. It depends on its speaker, durability and specificity."""
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
         own = 1.3 if self.is_about_speaker else 0.7 if self.speaker.is_named else 1.0
         particular = DATED if has_relative_time(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
@@ -177,11 +179,11 @@ class Sentence:
 class Window:
     """A window of turns with the data derived from them."""
 
-    turns: Sequence[Turn]  # oldest first
+    turns: Sequence[Turn]  # the turns, oldest first
     speech: list[tuple[Speaker, str]]  # the speaker and the text of each turn
-    languages: list[str]  # of each turn
+    languages: list[str]  # the language of each turn
     vocabulary: list[list[str]]  # the content words of each turn
-    weights: dict[str, float]  # of words; rare words have high weights
+    weights: dict[str, float]  # the weights of words; rare words have high weights
 
     @cached_property
     def called(self) -> frozenset[str]:
@@ -207,7 +209,7 @@ class Window:
 
 
 def quotes_of(sentence: str) -> list[str]:
-    """Split a sentence into parts that set different attributes, because each attribute can end separately.
+    """Split a sentence into parts that set different attributes, because the values can end at different times.
 
     "My name is Nora, I live in Oslo" sets a name and a home. If a part has no subject, the previous subject is
     repeated: "I live in Oslo", "I … work as a nurse".
@@ -239,7 +241,7 @@ def read_window(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return the speaker and the text of each turn. If most turns start with a name, it is the speaker's."""
+    """Return the speaker and the text of each turn. If most turns start with a name, these names are the speakers."""
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
@@ -267,12 +269,12 @@ def _weights(vocabulary: Sequence[Sequence[str]]) -> dict[str, float]:
 
 
 def most_informative(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
-    """Choose the sentences with the most new information for their length, up to `left` words, in order.
+    """Choose the sentences with the most new information for their length, and return them in order.
 
-    The choice is greedy, with budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain
-    of a sentence is the weight of its words that are in no chosen sentence. A gain never grows, so an earlier gain is
-    an upper bound, and only the gain of the best sentence is computed again (Minoux 1978,
-    https://doi.org/10.1007/BFb0006528).
+    The sentences have at most `left` words in total. The choice is greedy, with budgeted coverage as in Lin & Bilmes
+    2011 (https://aclanthology.org/P11-1052): the gain of a sentence is the weight of its words that are in no chosen
+    sentence. Gains never grow, so the last computed gain of a sentence is an upper bound. Only the gain of the sentence
+    with the highest bound has to be computed again (Minoux 1978, https://doi.org/10.1007/BFb0006528).
     """
     covered: set[str] = set()
     chosen: list[int] = []
@@ -306,7 +308,7 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
 
 
 def under_dates(chosen: Iterable[Sentence]) -> str:
-    """Return the sentences, with a new line for each change of speaker, and the date only where it changes."""
+    """Return the sentences, with a new line where the speaker changes, and the date where the date changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
@@ -325,7 +327,7 @@ def by_speaker(chosen: Iterable[Sentence]) -> str:
 
 
 def excerpt(turn: Turn) -> str:
-    """Return the beginning of a turn, which summarizes turns without sentences."""
+    """Return the beginning of a turn, as a substitute for a summary if the turns have no sentences."""
     return " ".join(turn.content[:200].split()) or "Turns without text."
 
 
@@ -333,7 +335,7 @@ def excerpt(turn: Turn) -> str:
 
 
 def without_openers(sentence: str, called: frozenset[str]) -> str:
-    """Return an English sentence without leading interjections and the name of the person it is said to.
+    """Return an English sentence without leading interjections and without the name of the person addressed.
 
     Args:
         called: Names by which the speakers call each other.
@@ -365,7 +367,7 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 
 def needs_context(text: str, language: str) -> bool:
-    """Return whether a sentence, without its leading interjections, can't be understood without the previous one."""
+    """Return whether a sentence, without its leading interjections, is unclear without the previous sentence."""
     if any_pattern("leaning", language).search(text) or _PART.search(text) or text.count('"') % 2:
         return True
     if language != ENGLISH:
@@ -383,7 +385,10 @@ def is_about_speaker(text: str, language: str) -> bool:
 
 
 def is_instruction(text: str) -> bool:
-    """Return whether a sentence tells the assistant how to answer, unlike remarks ("Never saw that") and advice."""
+    """Return whether a sentence tells the assistant how to answer.
+
+    Remarks such as "Never saw that" and advice to a friend are not instructions.
+    """
     return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
 
 

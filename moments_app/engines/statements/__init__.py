@@ -6,8 +6,8 @@ one engine can end a statement from the other: "I" and "my" refer to the speaker
 user if there is none. In other languages, only the first person is parsed.
 
 `tables/attributes.txt` has the patterns. It is better to miss a sentence than to misread one, so the patterns are
-strict. Dreams, wishes, suppositions, questions and quotes of other people aren't statements. A denial about home or
-work isn't one either, unless it says that something ended.
+strict. Dreams, wishes, suppositions, questions and quotes of other people aren't statements. Neither is a denial about
+home or work, unless it says that something ended.
 
 The attribute or the words of a statement determine its kind and how long it is kept.
 """
@@ -52,7 +52,7 @@ _EMPLOYER = re.compile(
     rf"^(?:{'|'.join(table_words('firms', 'firm'))})$|\b(?:{'|'.join(table_words('firms', 'kind'))})\.?$"
 )
 
-# The parts of the patterns in all languages except English.
+# Named parts for the patterns of all languages except English.
 _PROPER = r"[A-ZÀ-ÞĀ-ŽА-ЯЁ][\w'’-]*"
 _HAN = r"\u4e00-\u9fff"
 _PARTS = {
@@ -61,11 +61,11 @@ _PARTS = {
     "PLACE": rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|el|sur|am|an der) )?{_PROPER}){{0,2}})",
     "FIRM": rf"(?P<employer>{_PROPER}(?: {_PROPER}){{0,2}})",
     "ROLE": r"(?P<role>[^\W\d_][\w-]+)",
-    "FEW": r"(?: [\w,'’-]+){0,5}?",  # words between a verb and its object
+    "FEW": r"(?: [\w,'’-]+){0,5}?",  # up to five words between a verb and its object
     "HAN": _HAN,
     "HAN_PLACE": rf"(?P<value>(?:(?![的了和跟，])[{_HAN}]){{2,8}}?)(?=[了，,。.！!；;、\s]|$|和|跟|的|已)",
 }
-# The parts of the English patterns.
+# Named parts for the English patterns.
 _WORD = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
 _TOWN = rf"{_WORD}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_WORD})*"
 _FIRM = rf"(?P<employer>(?:the )?{_WORD}(?: (?:(?:and|of|&) )?{_WORD})*|(?:an?|the) [\w -]{{3,40}}?)"
@@ -73,7 +73,7 @@ _END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|
 _AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
 _ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
 _ENGLISH_PARTS = {
-    # A capitalized first word may not be a name: "Recently Nora moved". "Since Nora moved" is not matched.
+    # Skip a capitalized first word that is not a name: "Recently Nora moved". Don't match "Since Nora moved".
     "SUBJECT": r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
     r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
     r"(?P<subject>(?:The (?:user|assistant))|I\b|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)",
@@ -98,8 +98,9 @@ _QUOTED = re.compile(
     r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b[^\"”“»」]*[\"”“»」]|[“「][^”」]*我"
 )
 OTHER, PLAN = "other", "plan"
-MAX_WORTH = 1.0  # of a statement about an attribute with one value at a time
-_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # default: `relationship`
+MAX_WORTH = 1.0  # worth of a statement that sets an attribute
+# kind of a statement by its attribute; the default is `relationship`
+_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in table_lines("kinds")]
 _KIND_PARTS = {kind.upper(): pattern for kind, pattern in table_lines("kinds")}
 _WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in table_lines("worth")]
@@ -110,21 +111,21 @@ class Statement:
     """A statement about a person's attribute."""
 
     subject: str  # the person
-    # `home`, `work`, `name`, `age` or `relationship`. If the value is the name of a relative or pet: the relationship,
-    # such as `daughter`.
+    # `home`, `work`, `name`, `age` or `relationship`. For the name of a relative or pet, the relationship, such as
+    # `daughter`.
     attribute: str
     value: str  # for work, the occupation, the employer or both; blank means any value
-    is_over: bool = False  # the person no longer has the value
+    is_over: bool = False  # whether the person no longer has the value
     wrong: str = ""  # the incorrect value that the statement corrects
-    is_new: bool = False  # the statement says that the value has changed
+    is_new: bool = False  # whether the statement says that the value has changed
 
     @property
     def is_exclusive(self) -> bool:
-        """True if the attribute has one value at a time. Others may have several values, such as two daughters."""
+        """True if the attribute has one value at a time. Other attributes may have several, such as two daughters."""
         return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
 
     def ends(self, earlier: "Statement") -> bool | None:
-        """Return whether this ends an earlier statement about the same attribute, or None if that is uncertain."""
+        """Return whether this statement ends an earlier one about the same attribute, or None if that is uncertain."""
         if earlier.is_over or (not self.is_over and self._agrees_with(earlier)):
             return False
         if self.is_over:
@@ -132,7 +133,7 @@ class Statement:
         return True if self.corrects(earlier) or self.is_exclusive else None
 
     def corrects(self, earlier: "Statement") -> bool:
-        """Return whether this statement corrects a value that was never true."""
+        """Return whether this statement corrects the earlier one, whose value was never true."""
         return bool(self.wrong) and self.wrong.casefold() == earlier.value.casefold()
 
     def _agrees_with(self, earlier: "Statement") -> bool:
@@ -161,7 +162,7 @@ def _work(statement: Statement) -> tuple[str, str]:
 
 class _Pattern(NamedTuple):
     attribute: str
-    mark: str  # "-": the value is no longer true, "+": it is new
+    mark: str  # "-" if the value is no longer true, "+" if it is new, otherwise blank
     pattern: re.Pattern[str]  # with groups for its value, and in English for its subject
 
 
@@ -181,7 +182,7 @@ _OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=Tr
 
 @lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
 def statement_of(text: str) -> Statement | None:
-    """Return the statement in a sentence, which may have its speaker in front. None if no pattern matches."""
+    """Return the statement in a sentence, or None if no pattern matches. The sentence may start with its speaker."""
     line = SPEAKER.match(text)
     speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
     said = _LEFT_OUT.sub("", said).replace(" … ", " ")
@@ -213,7 +214,7 @@ def _from_match(one: _Pattern, found: re.Match[str]) -> Statement | None:
     first = value.split(" ")[0]
     if not value and one.mark != "-":
         return None
-    if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
+    if "subject" in named and first in times.calendar_names():  # in English, "I moved in May" names no place
         return None
     if attribute == HOME and one.mark == "+":  # "moved to" an employer means a new job; "moved to Linux" is not a move
         if first in table_words("firms", "other"):

@@ -1,4 +1,4 @@
-"""Add dates in brackets to relative times in sentences, and find the start of a fact and the end of a plan."""
+"""Add dates in brackets to relative times in sentences, and find when a fact starts and when a plan ends."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -53,11 +53,11 @@ def spoken_date(day: date) -> str:
 
 
 def start_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return the start of the first day mentioned in a sentence, but at most `said_at`. None if there is no valid day.
+    """Return the start of the first day mentioned in a sentence, or None. Never return a time after `said_at`.
 
     Args:
         text: A text with dates in brackets after relative times.
-        said_at: The time of the text. A day without a year is the latest such day up to this time.
+        said_at: The time of the text. A day without a year means the latest such day up to this time.
     """
     digits, languages = _read(text)
     said_on = said_at.astimezone(zone).date()
@@ -69,7 +69,7 @@ def start_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
 def planned_in(text: str, said_on: date) -> Time | None:
     """Return the next time mentioned in a plan. Ignore recurring times such as "every Monday".
 
-    A weekday, or a day without a year, is the first such day after `said_on`.
+    A weekday, or a day without a year, means the first such day after `said_on`.
     """
     digits, languages = _read(text)
     named = times.times_in(digits, languages, (times.RELATIVE, times.ABSOLUTE, times.ASKED), said_on)
@@ -79,7 +79,7 @@ def planned_in(text: str, said_on: date) -> Time | None:
 
 
 def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return the end of the time mentioned in a plan, in the person's time zone, or None if there is no time."""
+    """Return the end of the time mentioned in a plan, or None if there is none. `zone` is the person's time zone."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return datetime.combine(planned.end, time(0), zone) if planned else None
 
@@ -130,7 +130,7 @@ def _in_digits(named: Time) -> str:
 
 
 def possible_ends(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
-    """Return the times that are neither starts nor recurring: "from 3 May to 5 May" gives the 5th.
+    """Return the times that may be the end of a period. "From 3 May to 5 May" gives the 5th. Skip recurring times.
 
     Args:
         digits: The text, as returned by `in_digits`.

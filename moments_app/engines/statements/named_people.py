@@ -1,7 +1,6 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-`tables/named_people.txt` has a few short patterns per language. If no pattern matches a sentence, no person is found in
-it.
+`tables/named_people.txt` has a few short patterns per language. Sentences that match no pattern are ignored.
 """
 
 import re
@@ -27,7 +26,7 @@ USER = ("User", "The user", "user")  # names for the user in their own memory
 
 class NamedPerson(NamedTuple):
     name: str
-    relationship: str  # to the owner, in English
+    relationship: str  # relationship to the owner, in English
     owner: str = ""  # the name of the person to whom they are related; blank for the speaker
 
 
@@ -56,7 +55,10 @@ _PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_person(text: str) -> NamedPerson | None:
-    """Return the first person named together with a relationship in a sentence, which may have its speaker in front."""
+    """Return the first person in a sentence who is named with a relationship, or None.
+
+    The sentence may start with its speaker.
+    """
     line = SPEAKER.match(text)
     said = text[line.end() :] if line else text
     for pattern in _PATTERNS:
@@ -69,7 +71,10 @@ def named_person(text: str) -> NamedPerson | None:
 
 
 def _is_name(text: str, *, begins: bool) -> bool:
-    """Return whether a capitalized word is a name. The first word of a sentence may be another word, such as "This"."""
+    """Return whether a capitalized word is a name.
+
+    At the beginning of a sentence, any word is capitalized, such as "This".
+    """
     first = text.split(" ")[0]
     return first not in times.calendar_names() and not (begins and first.lower() in stop_words(DEFAULT))
 

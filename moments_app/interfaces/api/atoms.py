@@ -147,7 +147,7 @@ def add_atom(
     digest = content_hash(values["content"])
     owner = owner_columns(stream, person) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **owner, **values)
-    # Retry, because the item that prevented the insert may be absorbed before it is found here.
+    # Retry if the lookup fails: the item that prevented the insert may have been absorbed in the meantime.
     while (present := _with_same_external_id(atom) or _with_same_text(atom, person)) is None:
         if add_atoms(stream, [atom], requested_by=requested_by):
             return atom, True
@@ -155,7 +155,7 @@ def add_atom(
 
 
 def _with_same_external_id(atom: MemoryAtom) -> MemoryAtom | None:
-    """Return the item with the same `external_id`, in any state. May raise `IdTaken`."""
+    """Return the item with the same `external_id`, in any state. Raise `IdTaken` if its content differs."""
     if not atom.external_id:
         return None
     sent = MemoryAtom.objects.filter(stream=atom.stream_id, user=atom.user_id, external_id=atom.external_id).first()

@@ -243,7 +243,7 @@ class FactPatch(PersonQuery):
     )
 
     def validate(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Reject a patch with neither a new text nor an end, or with both."""
+        """Require either a new text or an end, but not both."""
         if ("content" in values) == ("state" in values):
             raise serializers.ValidationError({"content": "Send either content or state=ended."}, CONTRADICTORY)
         if "valid_until" in values and "state" not in values:
@@ -381,7 +381,8 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
 
         A correction also changes the matching facts, moments, summaries, digests and stream texts, and updates the
         profile. Turns stay unchanged, but their incorrect words are marked, so that these words are not extracted
-        again. The end of a fact changes only facts and stream texts, because the others describe their own time.
+        again. The end of a fact changes only facts and stream texts. Moments, summaries and digests describe the time
+        before the end, so they stay correct.
         """
         return self._changed(change_in(self.validated_data))
 

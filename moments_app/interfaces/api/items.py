@@ -310,7 +310,8 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
-        rows = self.at_addresses().select_for_update(of=("self",)).in_order()  # as in `put`, to prevent deadlocks
+        # sorted as in `put`, to prevent deadlocks
+        rows = self.at_addresses().select_for_update(of=("self",)).in_order()
         own = StoredItem.objects.filter(pk__in=list(rows.values_list("pk", flat=True))).only("pk")
         _rows, by_table = own.delete()
         return self.answer({"deleted": by_table.get(StoredItem._meta.label, 0)})
@@ -337,7 +338,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
             StoredItem.objects.restart_ttl(items)
 
     def matching(self, query: RecallRequest) -> Sequence[StoredItem]:
-        """Return the items that match the query, best first, including those on earlier pages."""
+        """Return the items that match the query, best first, from the first page up to the requested one."""
         values = self.validated_data
         if self.person is None and not self.is_application_wide:
             return []

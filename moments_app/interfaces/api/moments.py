@@ -149,7 +149,7 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
     }
 
     def get_queryset(self) -> MomentQuerySet:
-        """Return the person's moments. Join the sessions, except for lists."""
+        """Return the person's moments. Join their sessions, unless the request lists moments."""
         rows: MomentQuerySet = super().get_queryset()
         return rows if self.action == "list" else rows.select_related("source_session")
 

@@ -194,7 +194,7 @@ class BasePromptViewSet(ApiViewSet[M]):
         return unlimited()
 
     def prompts(self) -> QuerySet[PromptResource]:
-        """Return one prompt per URI: the application's own, otherwise the global one."""
+        """Return one prompt per URI: the application's own, or the global one if it has none."""
         seen = Q(application=self.application) | Q(application=None)
         own_first = F("application").asc(nulls_last=True)
         found = PromptResource.objects.filter(seen, uri__startswith=URI_PREFIX).order_by("uri", own_first)
@@ -211,7 +211,10 @@ class BasePromptViewSet(ApiViewSet[M]):
         return prompt
 
     def owner(self) -> int | None:
-        """Return the application that owns new prompts. None, for global prompts, if there is only one application."""
+        """Return the application that owns new prompts.
+
+        Return None if there is only one application, because new prompts are then global.
+        """
         return self.application if Application.objects.are_several() else None
 
     def add_version(self, prompt: PromptResource) -> PromptVersion:

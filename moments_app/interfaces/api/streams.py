@@ -141,7 +141,7 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
         extra_kwargs: ClassVar = {name: {"help_text": IGNORED_HELP} for name in IGNORED_FIELDS}
 
     def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
-        """Hide a shard's prompts from a user's key, because they belong to the operator."""
+        """Hide a shard's prompts from a user's key, because these prompts belong to the operator."""
         data = super().to_representation(stream)
         request = self.context.get("request")
         is_hidden = stream.is_shard and not (request and key_of(request).user_id is None)

@@ -2,6 +2,5 @@
 
 The endpoint adds the memory of the person and the conversation to a call, and forwards it to the configured upstream.
 It relays the upstream's answer byte by byte, and then stores the round. If memory fails, the caller still gets the
-answer. Everything runs on the event loop, except database work. That runs in threads, and never while the upstream
-answers.
+answer. Database work runs in threads, and never while the upstream answers. Everything else runs on the event loop.
 """

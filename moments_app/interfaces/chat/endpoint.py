@@ -39,7 +39,7 @@ logger = structlog.get_logger(__name__)
 @dataclass(frozen=True)
 class RequestWithMemory:
     context_id: UUID
-    body: bytes  # for the upstream
+    body: bytes  # the request to send to the upstream
     replaced: int  # number of the client's messages that memory replaces
 
 
@@ -142,10 +142,10 @@ def _create_session(session: ChatSession) -> None:
 
 def _with_context(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:
     context = envelope.context
-    assert isinstance(context, list)  # because the format is `messages`
+    assert isinstance(context, list)  # always a list in the format `messages`
     memory, *earlier = context
     if request.query:
-        earlier.pop()  # the client's messages already include it
+        earlier.pop()  # the context ends with the query, which the client's messages already include
     recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
     sent = {turn.content for turn in request.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in sent:

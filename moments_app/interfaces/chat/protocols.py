@@ -29,7 +29,8 @@ from sessions_app.transcript.append import NewMessage
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # types of calls, and fields with their arguments
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Fields that refer to earlier turns at the upstream. A request with memory omits them, because it has these turns.
+# Fields that refer to earlier turns at the upstream. A request with memory omits them, because memory contains these
+# turns.
 EARLIER_TURNS = ("conversation", "previous_response_id")
 _FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -47,7 +48,7 @@ class Answer:
     text: str = ""
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)  # tool calls, by position
     model: str = ""
-    finish_reason: str = ""  # blank if the end is missing
+    finish_reason: str = ""  # blank if the end of the answer is missing
     usage: dict[str, int] = field(default_factory=dict)  # `input_tokens` and `output_tokens`
 
     def add(self, part: Any) -> None:
@@ -106,7 +107,7 @@ class Answer:
 
 
 def read_answer(answer: A, data: bytes, *, is_stream: bool) -> A:
-    """Parse the relayed bytes into an empty answer, and return the answer. Skip invalid parts."""
+    """Add the parts in the relayed bytes to `answer`, which is empty at first, and return it. Skip invalid parts."""
     for part in _events(data) if is_stream else [data]:
         try:
             answer.add(json.loads(part))
@@ -149,7 +150,10 @@ class ResponsesRequest(ChatRequest):
         return {name: value for name, value in self.body.items() if name not in EARLIER_TURNS} | {"input": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body without its conversation. The upstream may know the earlier response, so that stays."""
+        """Return the body without its conversation.
+
+        Keep the id of the earlier response, because the upstream may know it.
+        """
         body = {name: value for name, value in self.body.items() if name != "conversation"}
         return self.data if body == self.body else json.dumps(body).encode()
 
@@ -266,7 +270,7 @@ class ResponsesAnswer(Answer):
         if not isinstance(output, list):
             return
         self.model = _string(response.get("model")) or self.model
-        if output:  # the complete text, which a stream has already sent in parts
+        if output:  # the complete output; a stream has already sent it in parts
             self._replace([item for item in output if isinstance(item, dict)])
         details = response.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, dict) else None
@@ -287,9 +291,9 @@ class ResponsesAnswer(Answer):
 class Protocol:
     """One of OpenAI's protocols for calling a model."""
 
-    name: str  # in the spool's records
-    path: str  # of the URL, both of this endpoint and of the upstream
-    read_request: Callable[[bytes], ChatRequest]  # raises `ChatError`
+    name: str  # identifies the protocol in the spool's records
+    path: str  # path in the URLs of this endpoint and of the upstream
+    read_request: Callable[[bytes], ChatRequest]  # parses the body of a request; raises `ChatError`
     answer: type[Answer]  # parses answers
     endings: Sequence[bytes]  # prefixes by which the last event of a stream is recognized
 

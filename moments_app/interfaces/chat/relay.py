@@ -1,4 +1,4 @@
-"""Relay a call. Pass the upstream's answer on as it arrives, except for its end, which waits until the round is stored.
+"""Relay a call. Pass the upstream's answer on as it arrives, but hold back its end until the round is stored.
 
 The upstream is the model to which calls are forwarded. Its URL and key come only from settings.
 """
@@ -157,9 +157,9 @@ class Relay:
     """An ASGI application that relays the answer to one call."""
 
     ahead: WriteAhead
-    body: bytes  # for the upstream
+    body: bytes  # the request to send to the upstream
     headers: dict[str, str]  # response headers that report on memory
-    _incomplete: str = "client_disconnected"  # used unless the answer ends for another reason
+    _incomplete: str = "client_disconnected"  # why the answer is incomplete, until another reason is known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -201,7 +201,10 @@ class Relay:
     # --- a stream of events ---
 
     async def _relay_stream(self, response: httpx2.Response, send: Send) -> None:
-        """Relay events as they arrive, except the last. The headers are sent first, and only describe the message."""
+        """Relay events as they arrive, except the last.
+
+        The headers are sent before the answer is stored, so they only report whether the message is stored.
+        """
         await self._send_headers(response, send, self.ahead.message_outcome)
         end = StreamEnd(self._protocol.endings)
         try:
@@ -219,7 +222,10 @@ class Relay:
             await send(_body(await self._end(end), more=False))
 
     async def _end(self, end: StreamEnd, incomplete: str = "") -> bytes:
-        """Store the round. Return the held-back bytes, after a comment if the outcome differs from the headers."""
+        """Store the round.
+
+        Return the held-back bytes. If the outcome differs from the headers, a comment before these bytes reports it.
+        """
         self._incomplete = incomplete
         is_reported = bool(self.ahead.outcome)
         outcome = await self._store()

@@ -73,7 +73,8 @@ class ChatRequest:
     def derived_session(self, user_id: str) -> str:
         """Return a session id derived from the user and the first message.
 
-        If the client sends the history, all calls of a conversation get the same id. Blank if there is no message.
+        If the client sends the history, all calls of a conversation get the same id. The id is blank if there is no
+        message.
         """
         if not self.turns:
             return ""
@@ -159,7 +160,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
-        field = next(map(str, error.errors()[0]["loc"]), "it")  # the rest of the path is the variant of the type
+        field = next(map(str, error.errors()[0]["loc"]), "it")  # the rest identifies the variant of a union type
         reason = f"{field} does not match the format of a chat message."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
@@ -182,7 +183,7 @@ def new_message(message: Any, tools: dict[str, str]) -> NewMessage:
 
 @dataclass(frozen=True)
 class ChatSession:
-    """The session of a call. If `agent_id` is blank, the session keeps its agent."""
+    """The session of a call. If `agent_id` is blank, the session's agent does not change."""
 
     user_id: str
     session_id: str

@@ -1,14 +1,14 @@
-"""Rounds: a person's message and the answer, which survive a killed process and a database that is down.
+"""A round is a person's message and the answer. Rounds survive a killed process and a database outage.
 
 The message is committed before the upstream is called. While the database is down, it is spooled to disk instead. Each
 part of the answer is spooled before it is passed on. The end of the answer is passed on once the answer is committed or
 the spool is synced to disk. So if the client received the end of an answer, the round is stored, or will be at the next
 start. If both the commit and the spool fail, the call still continues, and the response reports it.
 
-Rounds that were left in the spool are *replayed*: the first web process of the host that finds them stores them, with
-the part of the answer received so far. Each process checks the spool when it starts and every few seconds. Each call
-first replays the rounds of its session, so rounds are stored in order. Storing a round twice has no effect, because the
-external ids of its turns contain the round's id.
+If a round is left in the spool, it is *replayed*: the first web process of the host that finds it stores the message
+and the part of the answer received so far. Each process checks the spool when it starts and every few seconds. Each
+call first replays the rounds of its session, so rounds are stored in order. Storing a round twice has no effect,
+because the external ids of its turns contain the round's id.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Round:
     session: ChatSession
     sent: Sequence[NewMessage]
     protocol: str = CHAT.name  # a key of `PROTOCOLS`
-    context_id: str = ""  # of the context that the model received; blank if there was none
+    context_id: str = ""  # id of the context that the model received; blank if it received none
     round_id: str = field(default_factory=lambda: f"{SOURCE}:{uuid4().hex}")  # part of the turns' external ids
     started_at: datetime = field(default_factory=timezone.now)  # the time of the messages
     stored_messages: OpenRound | None = None  # None until the messages are in the transcript
@@ -212,7 +212,7 @@ class WriteAhead:
         self.message_outcome = SPOOLED if self._is_spooled else UNSTORED
         if round.stored_messages:
             self.message_outcome = STORED
-        self.outcome = ""  # of the answer: `STORED`, `SPOOLED` or `UNSTORED`; blank until `store_answer`
+        self.outcome = ""  # the outcome of the answer: `STORED`, `SPOOLED` or `UNSTORED`; blank until `store_answer`
         self._failure: Exception | None = None
 
     @classmethod
@@ -272,7 +272,7 @@ class WriteAhead:
         self._spool, self.outcome = None, STORED if is_stored else UNSTORED
 
     async def retry(self) -> None:
-        """Retry if the round is neither stored nor spooled. The client already has the answer."""
+        """Retry storing a round that is neither stored nor spooled. The client already has the answer."""
         if self.outcome != UNSTORED or self._failure is None:
             return None
         for wait in RETRY_SECONDS:

@@ -61,7 +61,8 @@ COMPONENTS: Described = {
 }
 _RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
 _SCHEME = {"WWW-Authenticate": {"schema": {"type": "string"}}}
-# Errors that any call may return, with their headers, and errors of calls about a person.
+# `ERRORS` has the errors that any call may return, with their headers. `ERRORS_ABOUT_PERSON` has those of calls about a
+# person.
 ERRORS: dict[str, tuple[str, Described]] = {
     "400": ("The host is not served (`unknown_host`), or the request is ambiguous (`ambiguous_header`).", {}),
     "401": ("`invalid_api_key`: the key is missing or not valid.", _SCHEME),

@@ -32,7 +32,7 @@ class Connection:
     user_id: str | None  # None for an unknown person, or for one that the key may not access
     agent_id: str  # the assistant; the client writes its streams, and searches its shards
     actor: str  # the client's name in the event log and in jobs
-    scope: str  # of the client's key
+    scope: str  # scope of the client's key
     application: int
 
     @contextmanager
@@ -83,7 +83,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
 
 
 async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
-    """Run work in an MCP thread. Each caller has a share of these threads, so none can occupy all of them.
+    """Run work in an MCP thread. Each caller has a share of these threads, so no caller can occupy all of them.
 
     Raises:
         Refused: no thread became free in time.

@@ -91,7 +91,7 @@ def _connect(scope: Scope) -> Connection | JSONResponse:
 
 def _connection_of(request: Request) -> Connection:
     names = {"user_id": "X-User-Id", "agent_id": "X-Agent-Id"}
-    # A header is bytes, which Django reads as Latin-1, but ids are sent as UTF-8.
+    # Django decodes headers as Latin-1, but clients send ids as UTF-8.
     given = {
         field: request.headers[header].encode("latin-1").decode(errors="replace")
         for field, header in names.items()

@@ -123,7 +123,7 @@ async def _run_tool(work: Callable[[], T]) -> T:
 
 
 async def _run(work: Callable[[], T], error_class: type[ToolError | ResourceError]) -> T:
-    """Run work in a thread. Convert refusals and database errors to errors that the model can read."""
+    """Run work in a thread. Convert refusals and database errors to `error_class`, whose message the model can read."""
     try:
         return await in_mcp_thread(_result, work)
     except OperationalError as error:

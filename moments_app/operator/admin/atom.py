@@ -94,7 +94,8 @@ class MemoryAtomAdmin(PageAdmin):
     def search(self, request: HttpRequest, rows: Any, term: str) -> QuerySet[MemoryAtom]:
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return rows.matching(term)  # type: ignore[no-any-return]
-        # Find the primary keys first, which are few. In a single query, each half of the condition would scan all rows.
+        # Find the primary keys first, because they are few. In a single query, each half of the condition would scan
+        # all rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
         floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0
         by_words = MemoryAtom.objects.filter(pk__gte=floor).matching(term).order_by("-pk")
@@ -135,7 +136,10 @@ class MemoryAtomAdmin(PageAdmin):
         process_manual_change(obj, requested_by=cause.actor)
 
     def _save_listed(self, atom: MemoryAtom, changed: Collection[str], cause: Cause) -> None:
-        """Save a task, goal or problem that a client wrote or reworded. It stays one, and is not pinned."""
+        """Save a task, goal or problem that a client wrote or reworded.
+
+        It remains a task, goal or problem, and is not pinned.
+        """
         lock_entity(atom)
         entity = Entity.objects.get(pk=atom.pk)
         if (content := atom.content.replace("\r\n", "\n")) != entity.content:  # browsers send \r\n

@@ -124,7 +124,10 @@ class CancelJob(RowAction[Job]):
 
 
 def unread_turns(job: Job) -> tuple[int, int] | None:
-    """Return the first and the last unprocessed turn of the job's session, or None if there are none or unknown."""
+    """Return the first and the last unprocessed turn of the job's session.
+
+    Return None if all turns are processed, or if this can't be determined.
+    """
     session = job.session
     if session is None or job.process not in PROGRESS or job.status == Job.Status.COMPLETED:
         return None

@@ -79,12 +79,12 @@ class TimelineSection:
 
     @property
     def later(self) -> Moment | None:
-        """The first shown moment if others are later, otherwise None."""
+        """The first shown moment if there are later ones, otherwise None."""
         return self.moments[self.first] if 0 < self.first < self.end else None
 
     @property
     def earlier(self) -> Moment | None:
-        """The last shown moment if others are earlier, otherwise None."""
+        """The last shown moment if there are earlier ones, otherwise None."""
         return self.moments[self.end - 1] if self.first < self.end < len(self.moments) else None
 
     @property

@@ -40,7 +40,7 @@ from sessions_app.models.event import named_actor
 SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates per page
 COUNTED = 1_000  # maximum number of people, and of candidates, to count
-LISTED = 10  # maximum ages of accounts to list
+LISTED = 10  # maximum number of account ages to list
 WAITING, CACHE_SECONDS = "candidates-waiting", 30  # cache key of the number of candidates, and seconds to cache it
 STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors of states
 
@@ -112,7 +112,7 @@ class Candidates(OperatorPage):
 
     @cached_property
     def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
-        """The candidates of a page, and the last one if more follow, otherwise None."""
+        """The candidates of a page. Also the last of them if there are more candidates, otherwise None."""
         before = self.number("before")
         found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
         return first_of(found if before is None else found.filter(pk__lt=before), PAGE)

@@ -126,7 +126,7 @@ class UserProfileAdmin(PageAdmin):
     search_help_text = "Start of a user_id, or words from a user_id or summary"
     ordering = ("-updated_at",)
     when_empty = "No people yet. A person appears when an application stores the person's first message."
-    may_add = False  # created on first use
+    may_add = False  # people are created on first use
     may_delete = False  # a person's data is only deleted completely: see `EraseProfile`
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm

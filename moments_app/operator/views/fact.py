@@ -101,7 +101,7 @@ class AtomForm(FormPage[MemoryAtom]):
         }
 
     def _may_retract(self) -> bool:
-        """Return whether the operator may retract it: only directly written items can be retracted."""
+        """Return whether the operator may retract the item. Only directly written items can be retracted."""
         is_derived = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
         return not is_derived and may_retract_directly(self.request)
 
@@ -221,7 +221,7 @@ class ShownChange:
 
 
 def changes_by_kind(changes: Sequence[TextChange], pages: Pages | None = None) -> list[tuple[str, list[ShownChange]]]:
-    """Group changes by kind, under the title of the kind. With `pages`, they have the URLs of their sources."""
+    """Group changes by kind, under the title of the kind. With `pages`, add the URLs of the changed texts."""
     kinds = [(title, [_shown(one, pages) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
     return [(title, found) for title, found in kinds if found]
 

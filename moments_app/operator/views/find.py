@@ -22,7 +22,7 @@ from sessions_app.transcript.search import MAX_SESSIONS, Mention
 
 SHOWN = 8  # maximum hits of each kind; the kind's own list shows all of them
 EXCERPT = 280  # maximum characters of a hit's text
-QUERY_MAX = 200  # characters
+QUERY_MAX = 200  # maximum characters of a query
 
 
 class Hit(NamedTuple):
@@ -47,7 +47,7 @@ class Group(NamedTuple):
 
     Attributes:
         hits: the first hits.
-        more: the URL of the list with all hits; blank if these are all.
+        more: the URL of the list with all hits; blank if `hits` has all of them.
     """
 
     title: str

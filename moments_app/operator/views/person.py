@@ -377,7 +377,7 @@ def days_of(
 
     Args:
         sees: returns whether the operator may see the rows of a table.
-        before: the page has only events before this position; None: it starts with the latest event.
+        before: the page has only events before this position; None to start with the latest event.
         until: excludes later events.
     """
     rows = [_rows(number, user, before, until) for number, kind in enumerate(KINDS) if sees(kind.model)]

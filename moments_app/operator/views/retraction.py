@@ -88,7 +88,7 @@ class Group:
 
 
 def _preview(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
-    """Return the preview of a retraction, the reason why it isn't possible, or {} while no turns are selected."""
+    """Return the preview of a retraction, or the reason why it isn't possible. Empty while no turns are selected."""
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:

@@ -126,7 +126,8 @@ def _answer(turns: Sequence[Message]) -> Message | None:
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
     """Return the receipt of the model's context.
 
-    If the answer has no context id, return the last receipt between the message before the question and the answer.
+    If the answer has no context id, return the last receipt saved before the answer, unless it is older than the
+    message before the question.
     """
     receipts = ContextReceipt.objects.for_session(session)
     if round_.context_id:

@@ -14,7 +14,7 @@ from sessions_app.imports.source import FORMATS, CannotImport, Owner, Source, pu
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # minimum time between progress reports, on a terminal and elsewhere
-OBJECTS_BETWEEN = 50_000  # new objects between two runs of the garbage collector
+OBJECTS_BETWEEN = 50_000  # number of new objects after which the garbage collector runs
 MIB = 2**20
 
 
