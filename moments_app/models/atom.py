@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, statement_of, worth_of
 from moments_app.engines.statements.dates import plan_ends, start_in
+from moments_app.engines.statements.named_people import relationship_of
 from moments_app.engines.words import words_of
 from moments_app.models.correction import SHOWN_COLUMNS, Cause, StatementChange
 from moments_app.models.job import Job
@@ -651,7 +652,8 @@ class MemoryAtom(Searched):
             self.value = _text_of(self.attribute, self.content)[:255]
             self.kind = self.Kind.OTHER if self.attribute in TEXT_ATTRIBUTES else self.Kind.PREFERENCE
             return self
-        statement = statement_of(self.content)
+        is_relative = self.about_kind == self.About.PERSON and bool(relationship_of(self.subject, self.content))
+        statement = None if is_relative else statement_of(self.content)
         if statement:
             self.subject, self.attribute = statement.subject[:255], statement.attribute[:64]
         else:  # keep the engine's subject if the content still contains it

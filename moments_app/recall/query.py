@@ -17,8 +17,9 @@ from django.db import connection
 from moments_app.engines import embedder_name, embedding_model, language_model
 from moments_app.engines.calls.texts import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.statements.named_people import Mention, relationships_in
 from moments_app.engines.transcript import Turn
-from moments_app.models import Circuit, EmbeddingModel, EngineCall, PromptResource, PromptVersion
+from moments_app.models import Circuit, EmbeddingModel, EngineCall, KnownPerson, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.request import RecallRequest, Vector
 from moments_app.recall.results import Result
@@ -47,6 +48,8 @@ SELECT {columns}, EXISTS (
       AND (circuit.state = 'open' OR (circuit.work = 'query' AND circuit.failures > 0))
 ) FROM moments_app_embeddingmodel model WHERE model.is_active
 """
+MAX_RELATED = 50  # maximum known people to read
+MAX_NAMES = 3  # maximum names to add after a relationship
 MAX_RERANKED = 50  # maximum results to rerank
 
 logger = structlog.get_logger(__name__)
@@ -74,6 +77,7 @@ def recall_request_for(
     text = _query(user_id, application, session_id, message) if retrieval == "auto" else message
     if not text.strip():
         return None
+    text = with_names(text, user_id, application=application)
     request = RecallRequest(text, must_fit=retrieval == "relevant")
     return with_relevances(with_vector(request), user_id, application=application, session_id=session_id)
 
@@ -115,6 +119,33 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()
     shown = [engine_turn(turn, MAX_TURN_TOKENS, user.zone, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)
+
+
+# --- the names of known people ---
+
+
+def with_names(query: str, user_id: str | None, *, application: int) -> str:
+    """Return a query with the names of known people after their relationships: "my sister (Anna)".
+
+    Texts usually have the name, and often not the relationship.
+    """
+    if not (mentions := relationships_in(query)):
+        return query
+    with acting_for(user_id, application=application) as user:
+        return _with_names(query, mentions, user) if user else query
+
+
+def _with_names(query: str, mentions: Sequence[Mention], user: UserProfile) -> str:
+    known = KnownPerson.objects.filter(user=user)
+    wanted = frozenset[str]().union(*(one.relationships for one in mentions))
+    related = list(known.filter(relationship__in=wanted).newest_first()[:MAX_RELATED])
+    text = query
+    for one in reversed(mentions):
+        names = [person.name for person in related if person.relationship in one.relationships]
+        names = [name for name in names[:MAX_NAMES] if name not in query]
+        if names and not (one.owner and known.named(one.owner).exists()):
+            text = f"{text[: one.end]} ({', '.join(names)}){text[one.end :]}"
+    return text
 
 
 # --- the vector ---

@@ -17,7 +17,14 @@ from django.db.models import Min
 from moments_app.engines.extractive.language import language_of
 from moments_app.engines.extractive.sentences import is_about_speaker
 from moments_app.engines.statements import NAME, SPEAKER
-from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
+from moments_app.engines.statements.named_people import (
+    USER,
+    NamedPerson,
+    named_people,
+    named_person,
+    relationship_of,
+    short_name,
+)
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
@@ -43,7 +50,7 @@ def link_people(atoms: Iterable[MemoryAtom]) -> None:
 
     The caller has called `describe` for the statements and locked the users.
     """
-    own = [atom for atom in atoms if atom.user_id and not atom.is_candidate and _may_name(atom)]
+    own = [atom for atom in atoms if atom.user_id and not atom.is_candidate]
     for user in sorted({atom.user_id for atom in own if atom.user_id}):
         _link([atom for atom in own if atom.user_id == user], user)
 
@@ -70,23 +77,35 @@ def link_corrected(atom: MemoryAtom, wrong: MemoryAtom) -> None:
         link_people([atom])
 
 
-def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
+def _link(statements: Sequence[MemoryAtom], user: int) -> None:
+    atoms = [atom for atom in statements if _may_name(atom)]
+    if not atoms:
+        return
     names = names_of(user)
-    names |= {atom.value for atom in atoms if atom.attribute == NAME and atom.subject in names}
+    names |= _with_first_names(atom.value for atom in statements if atom.attribute == NAME and atom.subject in names)
     people = People(KnownPerson.objects.filter(user=user).order_by("pk"), partial(_add, user))
-    for atom in atoms:
-        if _is_about_user(atom, names):
-            atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
-    mentions = [(atom, named_in(_said(atom), names)) for atom in atoms]
+    mentions = [(atom, *_mention(atom, names)) for atom in atoms]
     # Introductions come first, because other statements may name a person before they are introduced.
-    for atom, named in sorted(mentions, key=lambda one: not _introduces(*one)):
-        atom.about = people.find(named, adds=_introduces(atom, named)) if named else None
+    for atom, named, introduces in sorted(mentions, key=lambda mention: not mention[-1]):
+        atom.about = people.find(named, adds=introduces) if named else None
     _relate_users(atoms, user)
 
 
-def _introduces(atom: MemoryAtom, named: NamedPerson | None) -> bool:
-    """Return whether a statement introduces a person: it mentions a relationship, or the person is the speaker."""
-    return named is not None and (bool(named.relationship) or atom.about_kind == MemoryAtom.About.PERSON)
+def _mention(atom: MemoryAtom, names: Collection[str]) -> tuple[NamedPerson | None, bool]:
+    """Return the person whom a statement is about, and whether the statement introduces this person.
+
+    It introduces a person if it mentions a relationship, or if an engine assigned it to the person. A statement about a
+    relative is also about the user.
+    """
+    is_assigned = atom.about_kind == MemoryAtom.About.PERSON
+    relative = atom.subject if is_assigned and relationship_of(atom.subject, atom.content, names) else ""
+    if is_assigned and (relative or _is_about_user(atom, names)):
+        atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
+    named = named_in(_said(atom), names)
+    if named is None and relative:
+        named = NamedPerson(relative, "")
+    is_person = atom.about_kind == MemoryAtom.About.PERSON
+    return named, named is not None and bool(named.relationship or relative or is_person)
 
 
 def _add(user: int, key: str, name: str) -> KnownPerson:
@@ -102,8 +121,7 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
 def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
     """Return whether a statement is about the user or a relative, although an engine assigned it to another person."""
     named = named_person(atom.content)
-    is_relative = named is not None and named.owner in names
-    return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
+    return atom.subject in names or (named is not None and named.owner in names)
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
@@ -135,8 +153,11 @@ def _said(atom: MemoryAtom) -> Said:
 def names_of(user: int) -> frozenset[str]:
     """Return the names that facts use for the user: those in `USER`, and the stated full and first names."""
     facts = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
-    names = facts.filter(is_wrong=False).values_list("value", flat=True)
-    return frozenset({*USER, *names, *(name.split(" ")[0] for name in names)})
+    return _with_first_names(facts.filter(is_wrong=False).values_list("value", flat=True)).union(USER)
+
+
+def _with_first_names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(called for name in names for called in (name, name.split(" ")[0]))
 
 
 def rebuild_known_people(pks: Collection[int]) -> None:
@@ -152,8 +173,15 @@ def rebuild_known_people(pks: Collection[int]) -> None:
 def _derive(person: KnownPerson, names: Collection[str]) -> None:
     statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
     rows = [Said(*row) for row in statements.values_list(*Said._fields)[:MAX_STATEMENTS]]
-    called, person.relationship = called_in(rows, names)
+    called, relationship = called_in(rows, names)
     person.name, *person.aliases = called or person.names
+    person.relationship = relationship or _stated_relationship(person, rows, names)
+
+
+def _stated_relationship(person: KnownPerson, rows: Iterable[Said], names: Collection[str]) -> str:
+    valid = [row.content for row in rows if row.state != MemoryAtom.State.ENDED]
+    stated = (relationship_of(name, text, {"", *names}) for text in valid for name in person.names)
+    return next(filter(None, stated), "")
 
 
 def called_in(statements: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
@@ -172,9 +200,9 @@ def named_in(statement: Said, names: Collection[str]) -> NamedPerson | None:
     """Return the person whom a statement is about, or None if it is only about the user."""
     if statement.about_kind == MemoryAtom.About.PERSON:
         return NamedPerson(statement.subject, "") if statement.subject else None
-    named = named_person(statement.content)
-    if named and (not named.owner or named.owner in names):
-        return named
+    for named in named_people(statement.content):
+        if not named.owner or named.owner in names:
+            return named
     speaker = SPEAKER.match(statement.content)
     is_of_user = statement.subject in names or (speaker and speaker[1] == statement.subject)
     return NamedPerson(statement.subject, "") if statement.subject and not is_of_user else None

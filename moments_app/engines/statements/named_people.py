@@ -1,10 +1,14 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
+Also find the relationships in a question, such as "my husband's birthday".
+
 `tables/named_people.txt` has a few short patterns per language. Sentences that match no pattern are ignored.
 """
 
 import re
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from moments_app.engines import times
@@ -51,23 +55,40 @@ def _compiled(language: str, pattern: str) -> re.Pattern[str]:
 
 
 _PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
+# Only for sentences about a person with a known name, because "My sister is German" has the same form.
+_IS_NAMED = _compiled("en", "<OWNER> (?:is|was) <NAMED>")
 
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
-def named_person(text: str) -> NamedPerson | None:
-    """Return the first person in a sentence who is named with a relationship, or None.
+def named_people(text: str) -> tuple[NamedPerson, ...]:
+    """Return the people in a sentence who are named with a relationship. The sentence may start with its speaker."""
+    return tuple(_matches(text, _PATTERNS))
 
-    The sentence may start with its speaker.
+
+def named_person(text: str) -> NamedPerson | None:
+    return next(iter(named_people(text)), None)
+
+
+def relationship_of(name: str, text: str, owners: Collection[str] | None = None) -> str:
+    """Return the relationship that a sentence about a person states, or "".
+
+    Args:
+        owners: the names of those to whom the person is related; None for anyone.
     """
+    people = chain(named_people(text), _matches(text, [_IS_NAMED]))
+    related = (one for one in people if one.name == name and (owners is None or one.owner in owners))
+    return next((one.relationship for one in related), "")
+
+
+def _matches(text: str, patterns: Iterable[re.Pattern[str]]) -> Iterator[NamedPerson]:
     line = SPEAKER.match(text)
     said = text[line.end() :] if line else text
-    for pattern in _PATTERNS:
+    for pattern in patterns:
         for found in pattern.finditer(said):
             name = _POSSESSIVE.sub("", found["name"])
             if _is_name(name, begins=found.start("name") == 0):
                 owner = found.groupdict().get("owner") or ""
-                return NamedPerson(name[:NAME_MAX], _BY_WORD[found["word"].casefold()], owner)
-    return None
+                yield NamedPerson(name[:NAME_MAX], _BY_WORD[found["word"].casefold()], owner)
 
 
 def _is_name(text: str, *, begins: bool) -> bool:
@@ -90,3 +111,53 @@ def short_name(name: str) -> str:
         return name[title.end() :]
     first, _, last = name.partition(" ")
     return first if last else ""
+
+
+# --- relationships in a question ---
+
+_MAY_BE = {
+    "partner": frozenset({"husband", "wife", "boyfriend", "girlfriend", "fiancé", "fiancée"}),
+    "child": frozenset({"son", "daughter"}),
+}
+
+
+class Mention(NamedTuple):
+    """A relationship in a question."""
+
+    relationships: frozenset[str]  # those that the word may stand for, in English
+    end: int  # the index after the word
+    owner: str  # the name before "'s", as in "Nora's son"; blank if there is none
+
+
+def _question_pattern() -> re.Pattern[str]:
+    spaced = [word for language, words in _WORDS.items() if language not in {"zh", "ru"} for word in words]
+    parts = [
+        rf"\b(?:{_any_of(spaced)})s?\b",
+        rf"\b(?:{_any_of(_WORDS['ru'])})[а-яё]{{0,3}}\b",
+        f"(?:{_any_of(_WORDS['zh'])})",
+    ]
+    return re.compile(rf"(?:(?P<owner>{_PROPER})['’]s {_FEW})?(?P<word>{'|'.join(parts)})", re.IGNORECASE)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+
+
+_MENTION = _question_pattern()
+
+
+def relationships_in(question: str) -> list[Mention]:
+    return [
+        Mention(_possible(_relationship_of_word(found["word"].casefold())), found.end(), found["owner"] or "")
+        for found in _MENTION.finditer(question)
+    ]
+
+
+def _relationship_of_word(word: str) -> str:
+    """Return the relationship of a word that may be a plural or, in Russian, have an ending."""
+    return next(_BY_WORD[word[:end]] for end in range(len(word), 0, -1) if word[:end] in _BY_WORD)
+
+
+def _possible(relationship: str) -> frozenset[str]:
+    broader = {name for name, narrower in _MAY_BE.items() if relationship in narrower}
+    return frozenset({relationship, *_MAY_BE.get(relationship, ()), *broader})

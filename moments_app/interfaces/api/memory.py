@@ -18,7 +18,7 @@ from moments_app.context.item import PricedItem
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.facts import AboutField
-from moments_app.recall.query import RETRIEVAL, with_relevances, with_vector
+from moments_app.recall.query import RETRIEVAL, with_names, with_relevances, with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT, recall_with_span
@@ -368,7 +368,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     """
     since, until = values.get("since"), values.get("until")
     request = RecallRequest(
-        values["query"],
+        with_names(values["query"], user_id, application=application),
         list(dict.fromkeys(values["kinds"])),
         since,
         values["mode"],

@@ -13,6 +13,7 @@ from moments_app.engines.statements.named_people import named_person
 from moments_app.models import Cause, KnownPerson, MemoryAtom, MemoryStream
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
+from moments_app.recall.query import with_names
 from moments_app.streams.timeline import recompute_timelines
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -92,6 +93,9 @@ class TestNamed:
             ("Ma sœur Claire habite à Lyon.", "Claire", "sister"),
             ("我的妹妹叫小红，住在上海。", "小红", "sister"),
             ("Мою сестру зовут Анна.", "Анна", "sister"),
+            ("I have a daughter, Ida.", "Ida", "daughter"),
+            ("Lotte is a friend of mine.", "Lotte", "friend"),
+            ("I met Tom, my boss.", "Tom", "boss"),
         ],
     )
     def test_a_name_with_a_relationship_is_found(self, text: str, name: str, relationship: str) -> None:
@@ -112,6 +116,7 @@ class TestNamed:
             "Oslo is my sister's home.",
             "Ich fahre, weil meine Frau Urlaub hat.",
             "My dog Rex barks.",
+            "Walt is a friend of Nora's dad.",
         ],
     )
     def test_other_words_are_not_names(self, text: str) -> None:
@@ -255,6 +260,28 @@ class TestModel:
         own = service.get("users/ada").json()["summary"]
         assert "cello" in own and "Bergen" in own and "nuts" not in own and "Turin" not in own
 
+    def test_statements_of_a_model_state_relationships(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        lines = [
+            "relationship 0: Idris is Nora's husband.",
+            "identity 0: The user's name is Nora.",  # may follow, because one answer covers many turns
+            "relationship 0 about Priya: Nora's best friend is Priya.",
+            "relationship 0 about Lotte: Lotte is a colleague of Nora from the archive.",
+            "relationship 0 about Walt: Walt is a friend of Nora's father.",
+            "event 0: Ida's son Fintan, Nora's nephew, was born on Friday.",
+        ]
+        model_server.queue(behave.memories({"stream": "user", "statements": lines}))
+        said = " ".join(line.partition(": ")[2] for line in lines)
+        say(ada, "s1", "2025-01-10", said)
+        assert dict(known(service).values()) == {
+            "Idris": "husband",
+            "Priya": "friend",
+            "Lotte": "colleague",
+            "Walt": "",
+            "Fintan": "nephew",
+        }
+
 
 class TestSearch:
     """Searching what is known about one person."""
@@ -293,6 +320,44 @@ class TestSearch:
         assert self.search(service, "anna", as_of="2025-01-10") == {"User: My sister Anna is a nurse in Bergen."}
         assert self.search(service, "anna", as_of="2025-01-09") == set()
         assert len(self.search(service, "anna", mode="text")) == 1
+
+
+class TestNames:
+    """The names of known people are added to relationships in a question."""
+
+    @pytest.fixture(autouse=True)
+    def family(self, ada: UserProfile, bo: UserProfile) -> None:
+        say(ada, "s1", "2025-01-10", "My husband Idris is a cook. My daughters Nell and Ida are twins.")
+        say(ada, "s2", "2025-01-11", "My daughter Nell plays the cornet. My daughter Ida swims. My sister Bea is here.")
+        say(bo, "s1", "2025-01-10", "My husband Tom is a cook.")
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            ("Where does my husband work?", "Where does my husband (Idris) work?"),
+            ("What do my partner and my sister like?", "What do my partner (Idris) and my sister (Bea) like?"),
+            ("What do my daughters do?", "What do my daughters (Ida, Nell) do?"),
+            ("What does my child Nell play?", "What does my child (Ida) Nell play?"),
+            ("Was arbeitet mein Mann?", "Was arbeitet mein Mann (Idris)?"),
+            ("Who is Bea's husband?", "Who is Bea's husband?"),
+            ("Who is Ada's husband?", "Who is Ada's husband (Idris)?"),
+            ("Does my brother cook?", "Does my brother cook?"),
+            ("What did we cook?", "What did we cook?"),
+        ],
+    )
+    def test_row_9_names_come_from_the_persons_own_memory(self, query: str, expected: str) -> None:
+        assert with_names(query, "ada", application=DEFAULT) == expected
+
+    def test_a_question_without_the_name_finds_statements_with_the_name(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "s3", "2025-02-10", "Idris starts at the college on Monday.")
+        asked = {"user_id": "ada", "query": "When does my husband start?", "mode": "text"}
+        found = service.post("memory/search", **asked).json()["results"]
+        assert "Idris starts at the college" in found[0]["content"]
+        context = service.get("memory/context", user_id="ada", session_id="s9", query=asked["query"]).json()
+        [retrieved] = [layer for layer in context["layers"] if layer["name"] == "retrieved"]
+        assert "Idris starts at the college" in str(retrieved)
+        [query] = [layer for layer in context["layers"] if layer["name"] == "query"]
+        assert "Idris" not in str(query)
 
 
 class TestView:
