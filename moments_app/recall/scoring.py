@@ -173,7 +173,8 @@ CANDIDATES = 150  # number of best results of each search to rank
 TRUSTED_SHARE = 0.5
 SEMANTIC_NEIGHBOR_FACTOR = 0.5  # factor for `NEIGHBOR_SHARES` in semantic search, where adjacent turns are similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
-MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
+# Share of a moment's score, added to its turns. Also of a fact's score, added to its source turns, and the reverse.
+SOURCE_SHARE = 0.2
 
 
 def word_scores(shares: Mapping[Key, float], max_score: float) -> dict[Key, float]:
@@ -187,12 +188,21 @@ def word_scores(shares: Mapping[Key, float], max_score: float) -> dict[Key, floa
 
 
 def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
-    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
+    """Return how far each text is above the least similar of the best `CANDIDATES` of its kind, in standard deviations.
 
-    Texts without a vector (`unembedded`) get the mean, because their meaning is unknown.
+    Facts are short, so they are usually more similar to a question than turns. Texts without a vector (`unembedded`)
+    get the mean, because their meaning is unknown.
     """
-    if not similarity:
-        return {}
+    by_kind: dict[str, dict[Key, float]] = defaultdict(dict)
+    for key, cosine in similarity.items():
+        by_kind[key[0]][key] = cosine
+    scores: dict[Key, float] = {}
+    for kind, cosines in by_kind.items():
+        scores |= _deviations(cosines, [key for key in unembedded if key[0] == kind])
+    return scores
+
+
+def _deviations(similarity: Mapping[Key, float], unembedded: Collection[Key]) -> dict[Key, float]:
     nearest = nlargest(CANDIDATES, similarity.values())
     mean = fmean(nearest)
     deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
@@ -230,5 +240,24 @@ def turn_scores(
     for (session, first, last), score in moments:
         of_session = in_order.get(session, [])
         for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
-            sessions[session][sequence] += MOMENT_SHARE * score
+            sessions[session][sequence] += SOURCE_SHARE * score
     return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}
+
+
+def share_with_sources(
+    turns: dict[Place, float], facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]
+) -> None:
+    """Add a share of each fact's score to its source turns, and of their best score to the fact.
+
+    Both then rank higher than a fact or a turn that only resembles the query.
+
+    Args:
+        turns: the scores of turns; changed in place.
+        facts: the scores of other kinds; changed in place.
+        sources: the source turns of facts, if they have scores.
+    """
+    best = {key: max(turns[place] for place in places) for key, places in sources.items()}
+    for key, places in sources.items():
+        for place in places:
+            turns[place] += SOURCE_SHARE * facts[key]
+        facts[key] += SOURCE_SHARE * best[key]

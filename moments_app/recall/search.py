@@ -19,7 +19,15 @@ from moments_app.models.known_person import SELF
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import KINDS, RecallRequest, Span, span_in
 from moments_app.recall.results import Key, Place, Result, TurnSpan, read_hits
-from moments_app.recall.scoring import CANDIDATES, Lookup, QueryWords, semantic_scores, turn_scores, word_scores
+from moments_app.recall.scoring import (
+    CANDIDATES,
+    Lookup,
+    QueryWords,
+    semantic_scores,
+    share_with_sources,
+    turn_scores,
+    word_scores,
+)
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
@@ -58,14 +66,14 @@ WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_
     WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
 # Returns the hits. For turns, the query also returns their places, because neighbors share scores, and whether the
-# vector is missing. For moments, it also returns the turns that they cover. Turns are read in a subquery, because row
-# security prevents planning this join on distributed tables. The hits are materialized first: the search functions
-# can't query nodes while rows are being sent to these nodes.
+# vector is missing. For moments, it also returns the turns that they cover, and for facts, their source turns. Turns are
+# read in a subquery, because row security prevents planning this join on distributed tables. The hits are materialized
+# first: the search functions can't query nodes while rows are being sent to these nodes.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, COALESCE(message.session_id, moment.source_session_id),
     COALESCE(message.sequence, moment.first_sequence), moment.last_sequence,
-    message.sequence > session.embedded_sequence
+    message.sequence > session.embedded_sequence, atom.source_message_ids
 FROM found LEFT JOIN (
     SELECT id, session_id, sequence FROM sessions_app_message
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
@@ -74,6 +82,10 @@ LEFT JOIN (
     SELECT id, source_session_id, first_sequence, last_sequence FROM moments_app_moment
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'moment')) OFFSET 0
 ) moment ON found.kind = 'moment' AND moment.id = found.found
+LEFT JOIN (
+    SELECT id, source_message_ids FROM moments_app_memoryatom
+    WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'fact')) OFFSET 0
+) atom ON found.kind = 'fact' AND atom.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
@@ -88,6 +100,7 @@ class Hits:
     weights: dict[str, float] = field(default_factory=dict)  # the maximum score in text search, keyed by kind
     unembedded: set[Key] = field(default_factory=set)  # turns that have no vector yet
     spans: dict[Key, TurnSpan] = field(default_factory=dict)  # the turns that the moments cover
+    sources: dict[Key, list[Place]] = field(default_factory=dict)  # the source turns of facts, if they are hits
 
     @property
     def shares(self) -> dict[Key, float]:
@@ -100,6 +113,7 @@ class Hits:
         self.weights |= others.weights
         self.unembedded |= others.unembedded
         self.spans |= others.spans
+        self.sources |= others.sources
 
 
 def recall(
@@ -162,17 +176,25 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}
-    for name, kind, found, score, session, sequence, last, is_unembedded in rows:
+    places: dict[int, Place] = {}  # by primary key of the turn
+    sources: dict[Key, list[int]] = {}
+    for name, kind, found, score, session, sequence, last, is_unembedded, source_pks in rows:
         key = (kind, (found, 0))
         if kind == "turn":
             if session is None:
                 continue
             key = (kind, (session, sequence))
+            places[found] = key[1]
             if is_unembedded:
                 hits.unembedded.add(key)
         elif session is not None:
             hits.spans[key] = (session, sequence, last)
+        elif source_pks:
+            sources[key] = source_pks
         by_search[name][key] = score
+    for key, pks in sources.items():
+        if of_fact := [places[pk] for pk in pks if pk in places]:
+            hits.sources[key] = of_fact
     return hits
 
 
@@ -205,6 +227,7 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
     moments = [(span, others[key]) for key, span in hits.spans.items()]
     turns = turn_scores(_turns_of(words), _turns_of(near), moments)
+    share_with_sources(turns, others, hits.sources)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
     best = nlargest(max(most + EXTRA_RESULTS, READ_AHEAD), found)  # if scores are equal, newer hits first

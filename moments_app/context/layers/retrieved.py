@@ -47,6 +47,9 @@ MIN_SHARE = 0.01
 # measurements, see docs/benchmarks.md.
 MIN_FIT = 0.25
 USUAL_LINE = 30  # tokens of a typical result; longer derived items get a lower score
+LINE_OVERHEAD = 8  # tokens around a result
+# How much the score of a result depends on its length. 0: not at all. 1: results are sorted by score per token.
+LENGTH_EXPONENT = 0.2
 SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # how operators' pages name the two searches
 
@@ -150,10 +153,15 @@ def _validity(result: Result, zone: ZoneInfo) -> str:
 
 
 def _score(result: Result) -> float:
-    """Return the score of a result. Long derived items score lower, because their source turns can replace them."""
-    if result.kind == "turn" or result.score <= 0:
+    """Return the score of a result, considering its length.
+
+    Long derived items score much lower, because their source turns can replace them.
+    """
+    if result.score <= 0:
         return result.score
-    return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))
+    tokens = estimate_tokens(result.content[:MAX_CHARS])
+    of_kind = 1.0 if result.kind == "turn" else min(1.0, USUAL_LINE / max(tokens, 1))
+    return result.score * of_kind * (USUAL_LINE / (tokens + LINE_OVERHEAD)) ** LENGTH_EXPONENT
 
 
 def _why(result: Result, *, is_of_span: bool) -> str:
