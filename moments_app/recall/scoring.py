@@ -208,8 +208,10 @@ def turn_scores(
     be beyond the end of their session.
     """
     sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for place in {**words, **near}:
-        said, meant = words.get(place, 0.0), near.get(place, 0.0)
+    none = dict.fromkeys({**words, **near}, 0.0)
+    similar = none | near
+    for place, said in (none | words).items():
+        meant = similar[place]
         session, sequence = place
         scores = sessions[session]
         scores[sequence] += said + meant

@@ -5,10 +5,11 @@ precedes a turn only if it has a higher score. Irrelevant results and duplicates
 searches, so the number of results doesn't depend on a person's share of a table.
 """
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from heapq import nlargest
 from typing import Any
 
@@ -202,7 +203,11 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
     near = semantic_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
-    others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
+    others: dict[Key, float] = defaultdict(float)
+    for scores in (words, near):
+        for key, score in scores.items():
+            if key[0] != "turn":
+                others[key] += score
     moments = [(span, others[key]) for key, span in hits.spans.items()]
     turns = turn_scores(_turns_of(words), _turns_of(near), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
@@ -222,10 +227,11 @@ def read_results(
 ) -> list[Result]:
     read = read_hits(user, request.since, request.as_of, list(ranking))
     _add_ranks(hits, read)
-    named = frozenset(words_of(request.text))
+    asked = frozenset(words_of(request.text))
+    is_mentioned = cache(lambda speaker: not asked.isdisjoint(words_of(speaker)))  # many turns have the same speaker
     for key, found in read.items():
         found.score = ranking[key]
-        found.score *= _score_factor(found, request, named)
+        found.score *= _score_factor(found, request, is_mentioned)
     results = [found for found in read.values() if request.until is None or found.time < request.until]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)
@@ -245,7 +251,7 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     return reranked
 
 
-def _score_factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
+def _score_factor(found: Result, request: RecallRequest, is_mentioned: Callable[[str], bool]) -> float:
     """Return the factor for a result's score.
 
     Turns of mentioned speakers get a higher score, and ended facts a lower one. Assistants' turns also get a lower
@@ -256,7 +262,7 @@ def _score_factor(found: Result, request: RecallRequest, named: AbstractSet[str]
     if found.kind != "turn":
         return ENDED_FACTOR if found.has_ended and not request.asks_about_past and not found.planned else 1.0
     speaker = speaker_of(found.content)
-    if speaker and not named.isdisjoint(words_of(speaker)):
+    if speaker and is_mentioned(speaker):
         return SPEAKER_FACTOR
     is_reply = "semantic" in found.ranks and is_from_assistant(found.role, speaker)
     return ASSISTANT_FACTOR if is_reply and not request.asks_assistant else 1.0
