@@ -16,7 +16,7 @@ from moments_app.models.atom import BY_DATE, true_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
 from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
-from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
+from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, on_one_line, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
@@ -156,8 +156,7 @@ def read_hits(
 
 @cache
 def _sql_for(kinds: AbstractSet[str]) -> str:
-    """Return the SQL that reads some kinds, on one line: psycopg only caches statements up to 4,096 characters."""
-    return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
+    return on_one_line(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds))
 
 
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
