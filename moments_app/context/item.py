@@ -56,7 +56,7 @@ class Item:
     cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
+        if f"{self.text}{self.name}{self.tool}{self.speaker}".isascii():
             return
         for name in ("text", "name", "tool", "speaker", "marks"):
             setattr(self, name, without_invisible(getattr(self, name)))
@@ -214,7 +214,9 @@ class IncludedContent:
         if item.role and item.time:
             self._turns[item.time.date()].append(item)
         if item.ref:
-            self._refs.add(_address(item))
+            self._refs.add(item.ref)
+        if item.ref.startswith(ENTITIES):
+            self._refs.add(_address_as_fact(item))
         if not item.role:
             (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.statement_words)
         self._texts.add(item.unmarked_words)
@@ -236,17 +238,17 @@ class IncludedContent:
 
     def has_address(self, item: Item) -> bool:
         """Return whether an item's address is already included. All items of some layers share one address."""
-        return _address(item) in self._refs
+        return item.ref in self._refs
 
     def has_statement(self, item: Item) -> bool:
         """Return whether an included item is the same statement, and one of both is a task, goal or problem."""
         if not item.ref.startswith(ENTITIES):
             return bool(self._entities) and item.statement_words in self._entities
-        return self.has_address(item) or item.statement_words in self._statements
+        return _address_as_fact(item) in self._refs or item.statement_words in self._statements
 
 
-def _address(item: Item) -> str:
-    """Return an item's address; for a task, goal or problem, its address as a fact."""
+def _address_as_fact(item: Item) -> str:
+    """Return the address of a task, goal or problem as a fact."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 

@@ -58,16 +58,15 @@ class Lines(ABC):
         """Return head and tail of a layer."""
 
     def tokens(self, layer: str, item: Item) -> int:
-        known = item.written.get((type(self), layer))
-        return known[1] if known else self._written(layer, item)[1]
+        return self._written(layer, item)[1]
 
     def _written(self, layer: str, item: Item) -> tuple[str, int]:
         """Return the rendered item and its tokens. The result is cached with the item."""
-        key = type(self), layer
-        if (known := item.written.get(key)) is None:
+        key = self.__class__, layer
+        if key not in item.written:
             line = self.line(layer, item)
-            known = item.written[key] = line, estimate_tokens(f"{line}\n")
-        return known
+            item.written[key] = line, estimate_tokens(f"{line}\n")
+        return item.written[key]
 
     def wrapping_tokens(self, layer: str) -> int:
         return _tokens_around(*self.around(layer))
