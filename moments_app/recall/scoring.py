@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 from itertools import accumulate
 from statistics import fmean
 from typing import Any
@@ -189,7 +188,7 @@ def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[K
     """
     if not similarity:
         return {}
-    nearest = nlargest(CANDIDATES, similarity.values())
+    nearest = sorted(similarity.values(), reverse=True)[:CANDIDATES]
     mean = fmean(nearest)
     deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
     if deviation < 1e-9:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
-from heapq import nlargest
 from typing import Any
 
 from django.db import connection
@@ -212,7 +211,8 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     turns = turn_scores(_turns_of(words), _turns_of(near), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
-    best = nlargest(max(most + EXTRA_RESULTS, READ_AHEAD), found)  # if scores are equal, newer hits first
+    found.sort(reverse=True)  # if scores are equal, newer hits first
+    best = found[: max(most + EXTRA_RESULTS, READ_AHEAD)]
     worthwhile = least_share * best[0][0] if best else 0.0
     kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in kept_hits}
