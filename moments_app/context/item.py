@@ -78,7 +78,7 @@ class Item:
 
     @cached_property
     def local_day(self) -> date | None:
-        return self.local_time and self.local_time.date()
+        return self.time and self.time.astimezone(self.zone).date()
 
     @cached_property
     def words(self) -> list[str]:

@@ -161,11 +161,13 @@ def _sql_for(kinds: AbstractSet[str]) -> str:
 
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Add the texts of archived turns to the rows of `_READ_SQL`. Omit turns that have no text."""
-    archived = [_place(row) for row in rows if row[3] is None]
+    archived = [(row[1], row[5]) for row in rows if row[3] is None]
     if not archived:
         return list(rows)
     texts = read_archived(user, archived)
-    complete = [(*row[:3], texts.get(_place(row), UNREADABLE) if row[3] is None else row[3], *row[4:]) for row in rows]
+    complete = [
+        (*row[:3], texts.get((row[1], row[5]), UNREADABLE) if row[3] is None else row[3], *row[4:]) for row in rows
+    ]
     return [row for row in complete if row[3]]
 
 
@@ -186,8 +188,4 @@ def _result(row: Sequence[Any], zone: tzinfo, now: datetime, ends: Mapping[int, 
         found.also = tuple([one.ref for one in over])
     if is_plan and valid_until:
         found.planned = plan_text(found.content, found.time, zone)
-    return (kind, _place(row)), found
-
-
-def _place(row: Sequence[Any]) -> Place:
-    return row[1], row[5] if row[0] == "turn" else 0
+    return (kind, (pk, sequence if kind == "turn" else 0)), found

@@ -311,8 +311,9 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
         for key, score in found.items():
             places[key[0]] += 1
             if key in read:
-                read[key].ranks[search] = places[key[0]]
-                read[key].scores[search] = score
+                result = read[key]
+                result.ranks[search] = places[key[0]]
+                result.scores[search] = score
     for key, share in hits.shares.items():
         if key in read:
             read[key].share = share
