@@ -163,15 +163,16 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}
     for name, kind, found, score, session, sequence, last, is_unembedded in rows:
-        key = (kind, (found, 0))
-        if kind == "turn":
-            if session is None:
-                continue
+        if kind != "turn":
+            key = (kind, (found, 0))
+            if session is not None:
+                hits.spans[key] = (session, sequence, last)
+        elif session is not None:
             key = (kind, (session, sequence))
             if is_unembedded:
                 hits.unembedded.add(key)
-        elif session is not None:
-            hits.spans[key] = (session, sequence, last)
+        else:
+            continue
         by_search[name][key] = score
     return hits
 
@@ -202,13 +203,17 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
     near = semantic_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
+    said: dict[Place, float] = {}
+    meant: dict[Place, float] = {}
     others: dict[Key, float] = defaultdict(float)
-    for scores in (words, near):
+    for scores, turns in ((words, said), (near, meant)):
         for key, score in scores.items():
-            if key[0] != "turn":
+            if key[0] == "turn":
+                turns[key[1]] = score
+            else:
                 others[key] += score
     moments = [(span, others[key]) for key, span in hits.spans.items()]
-    turns = turn_scores(_turns_of(words), _turns_of(near), moments)
+    turns = turn_scores(said, meant, moments)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
     found.sort(reverse=True)  # if scores are equal, newer hits first
@@ -216,10 +221,6 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     worthwhile = least_share * best[0][0] if best else 0.0
     kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in kept_hits}
-
-
-def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
-    return {place: score for (kind, place), score in scores.items() if kind == "turn"}
 
 
 def read_results(
