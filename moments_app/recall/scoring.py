@@ -208,8 +208,8 @@ def turn_scores(
     """
     sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     none = dict.fromkeys({**words, **near}, 0.0)
-    similar = none | near
-    for place, said in (none | words).items():
+    similar = {**none, **near}
+    for place, said in {**none, **words}.items():
         meant = similar[place]
         session, sequence = place
         scores = sessions[session]
