@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import starmap
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
@@ -30,7 +30,7 @@ from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.corrected import End, ends_of
-from sessions_app.database.sql import EPOCH, columns, read_first, time_of
+from sessions_app.database.sql import EPOCH, columns, on_one_line, read_first, time_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache
 
@@ -208,10 +208,7 @@ def read_input(
         "before": end,
         "hot": hot,
     }
-    sql = _OPENING_SQL.format(
-        columns=columns(Session, "opened"), in_session=_IN_SESSION, by_date=BY_DATE, open_entities=OPEN_SQL
-    )
-    found = read_first(Session, sql, parameters)
+    found = read_first(Session, _opening_sql(), parameters)
     if found is None:
         return None
     session, (memory, said, corrected, has_entities, has_ended) = found
@@ -228,6 +225,12 @@ def read_input(
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
     )
+
+
+@cache
+def _opening_sql() -> str:
+    named = {"columns": columns(Session, "opened"), "in_session": _IN_SESSION}
+    return on_one_line(_OPENING_SQL.format(**named, by_date=BY_DATE, open_entities=OPEN_SQL))
 
 
 # --- caches of parts of contexts in a web process, with their rendered text and token counts ---

@@ -57,7 +57,7 @@ class Item:
     cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
+        if f"{self.text}{self.name}{self.tool}{self.speaker}".isascii():
             return
         for name in ("text", "name", "tool", "speaker", "marks"):
             setattr(self, name, without_invisible(getattr(self, name)))
@@ -79,7 +79,7 @@ class Item:
 
     @cached_property
     def local_day(self) -> date | None:
-        return self.local_time and self.local_time.date()
+        return self.time and self.time.astimezone(self.zone).date()
 
     @cached_property
     def words(self) -> list[str]:
@@ -215,7 +215,9 @@ class IncludedContent:
         if item.role and item.time:
             self._turns[item.time.date()].append(item)
         if item.ref:
-            self._refs.add(_address(item))
+            self._refs.add(item.ref)
+        if item.ref.startswith(ENTITIES):
+            self._refs.add(_address_as_fact(item))
         if not item.role:
             (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.statement_words)
         self._texts.add(item.unmarked_words)
@@ -237,17 +239,17 @@ class IncludedContent:
 
     def has_address(self, item: Item) -> bool:
         """Return whether an item's address is already included. In some layers, all items have the same address."""
-        return _address(item) in self._refs
+        return item.ref in self._refs
 
     def has_statement(self, item: Item) -> bool:
         """Return whether the context has the same statement in another form: as an entity, or as a fact or line."""
         if not item.ref.startswith(ENTITIES):
             return bool(self._entities) and item.statement_words in self._entities
-        return self.has_address(item) or item.statement_words in self._statements
+        return _address_as_fact(item) in self._refs or item.statement_words in self._statements
 
 
-def _address(item: Item) -> str:
-    """Return an item's address. For a task, goal or problem, return its address as a fact."""
+def _address_as_fact(item: Item) -> str:
+    """Return the address. For a task, goal or problem, return its address as a fact."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 

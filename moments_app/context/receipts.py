@@ -155,14 +155,14 @@ def note_results(user: UserProfile, results: Sequence[Result]) -> None:
 
 def note_accesses(refs: Iterable[str]) -> None:
     """Count one access to each fact among these addresses, in the background."""
-    for ref in refs:
-        if ref.startswith(_ATOMS):
-            waiting_accesses.add((ref.removeprefix(_ATOMS), timezone.now().isoformat()))
+    if atoms := [ref.removeprefix(_ATOMS) for ref in refs if ref.startswith(_ATOMS)]:
+        waiting_accesses.add((atoms, timezone.now().isoformat()))
 
 
-def _write_accesses(batch: list[tuple[str, str]]) -> None:
+def _write_accesses(batch: list[tuple[list[str], str]]) -> None:
+    accessed = [(atom_id, at) for atoms, at in batch for atom_id in atoms]
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT_SQL, [[atom_id for atom_id, _ in batch], [at for _, at in batch]])
+        cursor.execute(_COUNT_SQL, [[atom_id for atom_id, _ in accessed], [at for _, at in accessed]])
 
 
 waiting_accesses = WriteBuffer("fact-accesses", _write_accesses)

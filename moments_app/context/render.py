@@ -15,9 +15,11 @@ from moments_app.context.item import Format, Item, Rendered
 from moments_app.context.layers import LAYERS
 from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
+from sessions_app.process_cache import cached_by_hash
 from sessions_app.text.length import estimate_tokens
 
 MESSAGE_TOKENS = 4  # tokens of a chat model's markup around each message
+CACHED_LINES = 20_000  # maximum lines whose tokens are cached
 _ROLES_SAID = ("user", "assistant", "tool")
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -33,6 +35,11 @@ _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 def _speaker_mark(layer: str, item: Item) -> str:
     """Return the role to write before a recalled turn, or "" if the text already starts with a speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
+
+
+@cached_by_hash(CACHED_LINES)  # the contexts of a person share many lines
+def _line_tokens(line: str) -> int:
+    return estimate_tokens(f"{line}\n")
 
 
 @cache
@@ -59,16 +66,15 @@ class Lines(ABC):
         """Return the head and the tail of a layer."""
 
     def tokens(self, layer: str, item: Item) -> int:
-        known = item.written.get((type(self), layer))
-        return known[1] if known else self._written(layer, item)[1]
+        return self._written(layer, item)[1]
 
     def _written(self, layer: str, item: Item) -> tuple[str, int]:
         """Return the rendered item and its tokens. The result is cached with the item."""
-        key = type(self), layer
-        if (known := item.written.get(key)) is None:
+        key = self.__class__, layer
+        if key not in item.written:
             line = self.line(layer, item)
-            known = item.written[key] = line, estimate_tokens(f"{line}\n")
-        return known
+            item.written[key] = line, _line_tokens(line)
+        return item.written[key]
 
     def wrapping_tokens(self, layer: str) -> int:
         return _tokens_around(*self.around(layer))
@@ -114,14 +120,15 @@ class Xml(Lines):
         return f"<{tag}>", f"</{tag}>"
 
     def line(self, layer: str, item: Item) -> str:
-        text = escape(_in_xml(item.text))
+        is_printable = item.text.isprintable()
+        text = escape(item.text if is_printable else _in_xml(item.text))
         if layer == "collective":
             return f"<MemoryShard name={quoteattr(_in_xml(item.name))}>{text}</MemoryShard>"
         if layer in ("policy", "query", "now", "summary"):
             return text
         if layer != "hot_turns":
             # Indented, so that no line of a text looks like a line of the context.
-            return f"- {_speaker_mark(layer, item)}" + (text if text.isprintable() else _LINE_BREAK.sub("\n  ", text))
+            return f"- {_speaker_mark(layer, item)}" + (text if is_printable else _LINE_BREAK.sub("\n  ", text))
         said_by = {"name": item.speaker, "tool": item.tool}
         more = "".join(f" {name}={quoteattr(_in_xml(value))}" for name, value in said_by.items() if value)
         return f"<Turn role={quoteattr(item.role)}{more}{_dated(item)}>{text}</Turn>"
@@ -129,7 +136,7 @@ class Xml(Lines):
 
 def _in_xml(text: str) -> str:
     """Return the text without the unprintable characters that XML doesn't allow. It still needs escaping."""
-    return text if text.isprintable() else _NOT_XML.sub("\ufffd", text)
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def _dated(item: Item) -> str:

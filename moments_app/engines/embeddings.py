@@ -141,10 +141,12 @@ def _problem(vector: Any, dimensions: int) -> str:
         return f"has {len(vector):,} numbers, not {dimensions:,}"
     if not {*map(type, vector)} <= {int, float}:
         return "contains something other than numbers"
-    # Written as `not all(…)`, the check also rejects NaN, for which every comparison is false.
-    if not all(abs(number) <= HALF_PRECISION_MAX for number in vector):
+    sizes = list(map(abs, vector))
+    largest = max(sizes)
+    # Written as `not all(…)`, the check ignore a NaN, but the sum does not.
+    if not largest <= HALF_PRECISION_MAX or math.isnan(sum(sizes)):
         return f"contains a number that is not finite or is over {HALF_PRECISION_MAX:,}"
-    if max(map(abs, vector)) < HALF_PRECISION_LEAST:
+    if largest < HALF_PRECISION_LEAST:
         return "is all zeros"
     return ""
 

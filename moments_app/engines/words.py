@@ -7,8 +7,9 @@ from dataclasses import dataclass
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
 _FINAL_HYPHEN = re.compile(r"-(?<=\w-)(?![\w-])")
 _LETTER = re.compile(r"\w")
-# A translation table for ASCII: word characters in lower case, and spaces for all others.
-_IN_WORDS = {number: chr(number).lower() if _LETTER.match(chr(number)) else " " for number in range(128)}
+# A translation table for ASCII: word characters in lower case, and spaces for all others. Mapping bytes is faster than
+# mapping texts.
+_IN_WORDS = "".join(chr(n).lower() if _LETTER.match(chr(n)) else " " for n in range(128)).encode().ljust(256)
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 _DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]|\(planned for [^)]{4,40}\)")
 _SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
@@ -17,7 +18,7 @@ NAME_WORDS = 3  # maximum words in a speaker's name
 # Names of the assistant in transcripts without speaker names.
 _ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
 # Like `_IN_WORDS`, but an underscore ends a word.
-_IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
+_IN_PLAIN_WORDS = "".join(chr(n).lower() if chr(n).isalnum() else " " for n in range(128)).encode().ljust(256)
 LIST_MARK = "- "  # the marker of a list item
 
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
@@ -27,7 +28,7 @@ def words_of(text: str) -> list[str]:
     """Return the case-folded words of a text, in order."""
     has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
     if text.isascii() and not has_mark:  # five times faster than the pattern
-        return text.translate(_IN_WORDS).split()
+        return text.encode().translate(_IN_WORDS).decode().split()
     return _WORD.findall(text.casefold().replace("−", "-"))
 
 
@@ -38,7 +39,7 @@ def without_marks(word: str) -> str:
 def plain_words(text: str) -> str:
     """Return the case-folded words of a text, separated by single spaces. An underscore ends a word."""
     if text.isascii():
-        return " ".join(text.translate(_IN_PLAIN_WORDS).split())
+        return " ".join(text.encode().translate(_IN_PLAIN_WORDS).decode().split())
     return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
 
 

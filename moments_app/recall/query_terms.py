@@ -14,7 +14,7 @@ from django.utils import timezone
 from moments_app.recall.request import MAX_WORDS, Vector, span_in
 from moments_app.recall.scoring import COUNTED_KINDS, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
-from sessions_app.database.sql import array_of_texts
+from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
 MAX_LIKELY_STEMS = 2  # maximum stems of an unknown word to rank separately
@@ -113,11 +113,13 @@ _SIMILAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
 FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
 WHERE ({pieces})
-  AND (length(stem) = ANY(%(lengths)s) OR stem = ANY(%(parts)s) OR stem LIKE ANY(%(compounds)s))
+  AND (length(stem) = ANY(%(lengths)s::int[]) OR stem = ANY(%(parts)s::text[]) OR stem LIKE ANY(%(compounds)s::text[]))
   AND stem !~ '[0-9]'
 GROUP BY stem
 """
-_COUNTED_SQL = "SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)"
+_COUNTED_SQL = """
+SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s::bigint[])
+"""
 _NEWEST_TURNS_SQL = f"""
 SELECT stem, 0, 0, 1 FROM (
     SELECT search_vector FROM sessions_app_message
@@ -145,7 +147,7 @@ def guessed_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence
     if not unknown:
         return []
     known = _COUNTED_SQL if is_counted else f"{_COUNTED_SQL} UNION ALL {_NEWEST_TURNS_SQL}"
-    near = _similar_stems(unknown, known, {"user": user_id, "vocabularies": vocabularies})
+    near = _similar_stems(unknown, known, {"user": user_id, "vocabularies": array_of(vocabularies)})
     return _guesses(near, unknown, terms)
 
 
@@ -158,12 +160,12 @@ def _similar_stems(unknown: Sequence[Term], known: str, parameters: Mapping[str,
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
     shared = pieces(lexemes.split_stem(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
-        "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
-        "parts": compound_parts(stems),
-        "compounds": compound_patterns(stems),
-        **{f"piece{number}": list(found) for number, found in enumerate(shared.values())},
+        "lengths": array_of({len(stem) + edits for stem in stems for edits in _edits(stem)}),
+        "parts": array_of_texts(compound_parts(stems)),
+        "compounds": array_of_texts(compound_patterns(stems)),
+        **{f"piece{number}": array_of_texts(found) for number, found in enumerate(shared.values())},
     }
-    has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s)" for number, part in enumerate(shared))
+    has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s::text[])" for number, part in enumerate(shared))
     with connection.cursor() as cursor:
         cursor.execute(_SIMILAR_SQL.format(known=known, pieces=has_piece), {**parameters, **wanted})
         return {stem: numbers for stem, *numbers in cursor.fetchall()}

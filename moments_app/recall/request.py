@@ -47,7 +47,8 @@ class Vector:
     def text(self) -> str:
         """The vector as a `halfvec` literal. Five digits are enough to distinguish half-precision numbers."""
         form = f"{len(self.numbers)}e"
-        return f"[{','.join([f'{number:.5g}' for number in unpack(form, pack(form, *self.numbers))])}]"
+        numbers = unpack(form, pack(form, *self.numbers))
+        return f"[{','.join(['%.5g'] * len(numbers))}]" % numbers
 
 
 @dataclass(frozen=True)

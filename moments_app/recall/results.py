@@ -16,7 +16,7 @@ from moments_app.models.atom import BY_DATE, true_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
 from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
-from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
+from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, on_one_line, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
@@ -94,7 +94,8 @@ class Result:
 
     kind: str  # one of `KINDS`
     ref: str
-    content: str  # at most `CONTENT_CHARS`
+    content: str  # at most `CONTENT_CHARS`, and the marks
+    unmarked_content: str
     session_id: str | None  # None if the session was deleted or belongs to another person
     sequence: int | None  # sequence of a turn, or of the first turn of a moment; None for a fact
     time: datetime
@@ -102,6 +103,7 @@ class Result:
     pk: int  # primary key of the row, or for a turn, of its session
     valid_from: datetime | None  # when a fact became true
     valid_until: datetime | None  # when a fact ended, or when a plan is due
+    has_ended: bool  # the fact has ended, or the day of the plan has passed
     planned: str = ""  # the day of a plan; blank for other facts, and for plans that ended for another reason
     marks: str = ""  # the end of the content of a turn, with corrections and ended facts
     also: tuple[str, ...] = ()  # addresses of the facts in `marks`
@@ -111,15 +113,6 @@ class Result:
     # scores keyed by search: BM25 for text search, the cosine for semantic search
     scores: dict[str, float] = field(default_factory=dict)
     share: float = 0.0  # share of the query's words that the text contains, weighted by rarity
-
-    @property
-    def unmarked_content(self) -> str:
-        return self.content.removesuffix(self.marks)
-
-    @property
-    def has_ended(self) -> bool:
-        """True if the fact has ended, or the day of the plan has passed."""
-        return self.valid_until is not None and self.valid_until <= timezone.now()
 
     def is_relevant(self, least: float) -> bool:
         """Return whether the result matches a word or the meaning of the query, or is next to a match.
@@ -155,35 +148,39 @@ def read_hits(
     with connection.cursor() as cursor:
         cursor.execute(_sql_for(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
-    zone = user.zone
+    zone, now = user.zone, timezone.now()
     may_have_ends = [row[-2] for row in rows if row[-1]]
     ends = ends_of(user, may_have_ends, as_of) if may_have_ends else {}
-    return dict([_result(row, zone, ends) for row in rows])
+    return dict([_result(row, zone, now, ends) for row in rows])
 
 
 @cache
 def _sql_for(kinds: AbstractSet[str]) -> str:
-    """Return the SQL that reads some kinds, on one line: psycopg only caches statements up to 4,096 characters."""
-    return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
+    return on_one_line(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds))
 
 
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Add the texts of archived turns to the rows of `_READ_SQL`. Omit turns that have no text."""
-    archived = [_place(row) for row in rows if row[3] is None]
+    archived = [(row[1], row[5]) for row in rows if row[3] is None]
     if not archived:
         return list(rows)
     texts = read_archived(user, archived)
-    complete = [(*row[:3], texts.get(_place(row), UNREADABLE) if row[3] is None else row[3], *row[4:]) for row in rows]
+    complete = [
+        (*row[:3], texts.get((row[1], row[5]), UNREADABLE) if row[3] is None else row[3], *row[4:]) for row in rows
+    ]
     return [row for row in complete if row[3]]
 
 
-def _result(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
+def _result(row: Sequence[Any], zone: tzinfo, now: datetime, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
     kind, pk, ref, content, session_id, sequence, time, role, platform_places, name = row[:10]
     valid_from, valid_until, is_plan, marks, message, _ = row[10:]
     if platform_places:  # results don't include platform text
         content = text_without(text_lines(content), platform_places)
     content = spoken(name, content)[:CONTENT_CHARS]
-    found = Result(kind, ref, content, session_id, sequence, time_of(time), role, pk, valid_from, valid_until)
+    has_ended = valid_until is not None and valid_until <= now
+    found = Result(
+        kind, ref, content, content, session_id, sequence, time_of(time), role, pk, valid_from, valid_until, has_ended
+    )
     if marks or message in ends:
         over = ends.get(message, ())
         found.marks = correction_marks(json.loads(marks or "[]")) + end_marks(over, zone)
@@ -191,8 +188,4 @@ def _result(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]])
         found.also = tuple([one.ref for one in over])
     if is_plan and valid_until:
         found.planned = plan_text(found.content, found.time, zone)
-    return (kind, _place(row)), found
-
-
-def _place(row: Sequence[Any]) -> Place:
-    return row[1], row[5] if row[0] == "turn" else 0
+    return (kind, (pk, sequence if kind == "turn" else 0)), found

@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 from itertools import accumulate
 from statistics import fmean
 from typing import Any
@@ -197,20 +196,26 @@ def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[K
     for key, cosine in similarity.items():
         by_kind[key[0]][key] = cosine
     scores: dict[Key, float] = {}
+    means: dict[str, float] = {}
     for kind, cosines in by_kind.items():
-        scores |= _deviations(cosines, [key for key in unembedded if key[0] == kind])
+        of_kind, means[kind] = _deviations(cosines)
+        scores |= of_kind
+    if means:
+        mean_of_kinds = fmean(means.values())
+        scores |= {key: means.get(key[0], mean_of_kinds) for key in unembedded}
     return scores
 
 
-def _deviations(similarity: Mapping[Key, float], unembedded: Collection[Key]) -> dict[Key, float]:
-    nearest = nlargest(CANDIDATES, similarity.values())
+def _deviations(similarity: Mapping[Key, float]) -> tuple[dict[Key, float], float]:
+    """Return the scores of the texts of one kind, and the mean score of the best `CANDIDATES`."""
+    nearest = sorted(similarity.values(), reverse=True)[:CANDIDATES]
     mean = fmean(nearest)
     deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
     if deviation < 1e-9:
-        return dict.fromkeys(similarity, 0.0)
+        return dict.fromkeys(similarity, 0.0), 0.0
     least = nearest[-1]
     scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
-    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
+    return scores, (mean - least) / deviation
 
 
 def turn_scores(
@@ -222,8 +227,10 @@ def turn_scores(
     be beyond the end of their session.
     """
     sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for place in {**words, **near}:
-        said, meant = words.get(place, 0.0), near.get(place, 0.0)
+    none = dict.fromkeys({**words, **near}, 0.0)
+    similar = {**none, **near}
+    for place, said in {**none, **words}.items():
+        meant = similar[place]
         session, sequence = place
         scores = sessions[session]
         scores[sequence] += said + meant

@@ -5,11 +5,11 @@ precedes a turn only if it has a higher score. Irrelevant results and duplicates
 searches, so the number of results doesn't depend on a person's share of a table.
 """
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from heapq import nlargest
+from functools import cache
 from typing import Any
 
 from django.db import connection
@@ -66,9 +66,9 @@ WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_
     WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
 # Returns the hits. For turns, the query also returns their places, because neighbors share scores, and whether the
-# vector is missing. For moments, it also returns the turns that they cover, and for facts, their source turns. Turns are
-# read in a subquery, because row security prevents planning this join on distributed tables. The hits are materialized
-# first: the search functions can't query nodes while rows are being sent to these nodes.
+# vector is missing. For moments, it also returns the turns that they cover, and for facts, their source turns. Turns
+# are read in a subquery, because row security prevents planning this join on distributed tables. The hits are
+# materialized first: the search functions can't query nodes while rows are being sent to these nodes.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, COALESCE(message.session_id, moment.source_session_id),
@@ -179,18 +179,19 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     places: dict[int, Place] = {}  # by primary key of the turn
     sources: dict[Key, list[int]] = {}
     for name, kind, found, score, session, sequence, last, is_unembedded, source_pks in rows:
-        key = (kind, (found, 0))
-        if kind == "turn":
-            if session is None:
-                continue
+        if kind != "turn":
+            key = (kind, (found, 0))
+            if session is not None:
+                hits.spans[key] = (session, sequence, last)
+            elif source_pks:
+                sources[key] = source_pks
+        elif session is not None:
             key = (kind, (session, sequence))
             places[found] = key[1]
             if is_unembedded:
                 hits.unembedded.add(key)
-        elif session is not None:
-            hits.spans[key] = (session, sequence, last)
-        elif source_pks:
-            sources[key] = source_pks
+        else:
+            continue
         by_search[name][key] = score
     for key, pks in sources.items():
         if of_fact := [places[pk] for pk in pks if pk in places]:
@@ -224,20 +225,25 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
     near = semantic_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
-    others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
+    said: dict[Place, float] = {}
+    meant: dict[Place, float] = {}
+    others: dict[Key, float] = defaultdict(float)
+    for scores, turns in ((words, said), (near, meant)):
+        for key, score in scores.items():
+            if key[0] == "turn":
+                turns[key[1]] = score
+            else:
+                others[key] += score
     moments = [(span, others[key]) for key, span in hits.spans.items()]
-    turns = turn_scores(_turns_of(words), _turns_of(near), moments)
+    turns = turn_scores(said, meant, moments)
     share_with_sources(turns, others, hits.sources)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
-    best = nlargest(max(most + EXTRA_RESULTS, READ_AHEAD), found)  # if scores are equal, newer hits first
+    found.sort(reverse=True)  # if scores are equal, newer hits first
+    best = found[: max(most + EXTRA_RESULTS, READ_AHEAD)]
     worthwhile = least_share * best[0][0] if best else 0.0
     kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in kept_hits}
-
-
-def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
-    return {place: score for (kind, place), score in scores.items() if kind == "turn"}
 
 
 def read_results(
@@ -245,10 +251,11 @@ def read_results(
 ) -> list[Result]:
     read = read_hits(user, request.since, request.as_of, list(ranking))
     _add_ranks(hits, read)
-    named = frozenset(words_of(request.text))
+    asked = frozenset(words_of(request.text))
+    is_mentioned = cache(lambda speaker: not asked.isdisjoint(words_of(speaker)))  # many turns have the same speaker
     for key, found in read.items():
         found.score = ranking[key]
-        found.score *= _score_factor(found, request, named)
+        found.score *= _score_factor(found, request, is_mentioned)
     results = [found for found in read.values() if request.until is None or found.time < request.until]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)
@@ -271,7 +278,7 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     return reranked
 
 
-def _score_factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
+def _score_factor(found: Result, request: RecallRequest, is_mentioned: Callable[[str], bool]) -> float:
     """Return the factor for a result's score.
 
     Turns of mentioned speakers get a higher score, and ended facts a lower one. Assistants' turns also get a lower
@@ -282,7 +289,7 @@ def _score_factor(found: Result, request: RecallRequest, named: AbstractSet[str]
     if found.kind != "turn":
         return ENDED_FACTOR if found.has_ended and not request.asks_about_past and not found.planned else 1.0
     speaker = speaker_of(found.content)
-    if speaker and not named.isdisjoint(words_of(speaker)):
+    if speaker and is_mentioned(speaker):
         return SPEAKER_FACTOR
     is_reply = "semantic" in found.ranks and is_from_assistant(found.role, speaker)
     return ASSISTANT_FACTOR if is_reply and not request.asks_assistant else 1.0
@@ -331,8 +338,9 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
         for key, score in found.items():
             places[key[0]] += 1
             if key in read:
-                read[key].ranks[search] = places[key[0]]
-                read[key].scores[search] = score
+                result = read[key]
+                result.ranks[search] = places[key[0]]
+                result.scores[search] = score
     for key, share in hits.shares.items():
         if key in read:
             read[key].share = share

@@ -16,13 +16,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from moments_app.engines.words import plain_words
 from moments_app.models import OwnText

@@ -37,17 +37,18 @@ def time_of(microseconds: int) -> datetime:
 def array_of(numbers: Iterable[float]) -> str:
     """Return a PostgreSQL array literal of numbers. The statement must declare its type."""
     # A list as the parameter would be slow, because psycopg inspects each of its items.
-    return _array(map(str, numbers))
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def array_of_texts(texts: Iterable[str]) -> str:
     """Return a PostgreSQL array literal of texts. The statement must declare its type."""
-    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
-    return _array(f'"{text}"' for text in escaped)
+    quoted = ['"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts]
+    return f"{{{','.join(quoted)}}}"
 
 
-def _array(items: Iterable[str]) -> str:
-    return f"{{{','.join(items)}}}"
+def on_one_line(sql: str) -> str:
+    """Return a long statement on one line, because psycopg caches only statements of up to 4,096 characters."""
+    return " ".join(sql.split())
 
 
 @cache
