@@ -22,6 +22,7 @@ from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,
     build,
     queued_job_ids,
+    ran,
     snapshot,
     work_off,
 )
@@ -33,12 +34,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def asked(session: Session, **fields: Any) -> Job:
     return Job.objects.request("build_moments", session, requested_by="test", force=True, **fields)
-
-
-def ran(job: Job) -> Job:
-    done = run_job(job.job_id)
-    assert done is not None
-    return done
 
 
 def test_a_job_without_a_model_keeps_its_connection(transactional_db: None) -> None:

@@ -23,6 +23,7 @@ from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,
     build,
     queued_job_ids,
+    ran,
     running,
     work_off,
 )
@@ -80,9 +81,7 @@ class TestWhen:
         waiting = Job.objects.request("build_moments", session, requested_by="a")
         forced = Job.objects.request("build_moments", session, requested_by="b", force=True, params={"lag": 0})
         assert forced.job_id == waiting.job_id
-        done = run_job(waiting.job_id)
-        assert done is not None
-        assert done.result["messages_compressed"] == 20
+        assert ran(waiting).result["messages_compressed"] == 20
 
     @pytest.mark.slow
     @hypothesis_settings(
