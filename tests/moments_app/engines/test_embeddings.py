@@ -50,18 +50,14 @@ def embedder_at(base_url: str, calls: list[CallRecord], *, timeout: float = 30) 
     )
 
 
-def test_vectors_are_in_the_order_of_texts_and_the_call_is_recorded(
-    embedder: Embedder, calls: list[CallRecord]
+def test_one_request_has_all_texts_and_is_recorded(
+    embedder: Embedder, server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     assert embedder.embed(TEXTS) == VECTORS
+    assert server.requests == [{"model": "test-model", "input": TEXTS, "dimensions": WIDTH, "encoding_format": "float"}]
     [call] = calls
     assert (call.purpose, call.engine, call.error_kind) == ("embedding", "openai:test-model", "")
     assert (call.input_tokens, call.output_tokens) == (9, None)
-
-
-def test_one_request_has_all_texts_and_asks_for_floats_of_the_width(embedder: Embedder, server: OpenAIServer) -> None:
-    embedder.embed(TEXTS)
-    assert server.requests == [{"model": "test-model", "input": TEXTS, "dimensions": WIDTH, "encoding_format": "float"}]
 
 
 def test_unordered_vectors_are_sorted(embedder: Embedder, server: OpenAIServer) -> None:
@@ -108,43 +104,31 @@ NO_NUMBERS = "the vector numbered 2 contains something other than numbers."
 TOO_LARGE = "the vector numbered 2 contains a number that is not finite or is over 65,504."
 ALL_ZEROS = "the vector numbered 2 is all zeros."
 INVALID_ANSWERS = [
-    (behave.raw(""), NOT_JSON),
     (behave.raw("garbage"), NOT_JSON),
     (behave.raw("[" * 50_000), NOT_JSON),
     (behave.raw("[" + "9" * 5_000 + "]"), NOT_JSON),
     (behave.raw("null"), NO_LIST),
     (behave.raw("{}"), NO_LIST),
-    (behave.raw("[]"), NO_LIST),
     (behave.raw('{"data": {}}'), NO_LIST),
     (behave.raw('{"data": [null, 1, "x"]}'), NO_LIST),
-    (behave.content(MARK), NO_LIST),
-    (behave.raw('{"data": []}'), "it has 0 vectors, not 3."),
     (behave.fewer_vectors, "it has 2 vectors, not 3."),
     (behave.embedding(lambda entries: entries.append(entries[0])), "it has 4 vectors, not 3."),
     (index_of_last(1), NOT_NUMBERED),
-    (index_of_last(3), NOT_NUMBERED),
     (index_of_last(-1), NOT_NUMBERED),
-    (index_of_last(None), NOT_NUMBERED),
     (index_of_last("2"), NOT_NUMBERED),
     (index_of_last(2.0), NOT_NUMBERED),
     (index_of_last([2]), NOT_NUMBERED),
     (behave.embedding(lambda entries: entries[1].update(index=True)), NOT_NUMBERED),
-    (behave.of_width(WIDTH - 1), "the vector numbered 0 has 63 numbers, not 64."),
     (behave.of_width(2 * WIDTH), "the vector numbered 0 has 128 numbers, not 64."),
     (vector_of_last([]), "the vector numbered 2 has 0 numbers, not 64."),
-    (vector_of_last(None), "the vector numbered 2 is not a list of numbers."),
     (vector_of_last(MARK), "the vector numbered 2 is not a list of numbers."),
-    (behave.holding(MARK), NO_NUMBERS),
     (behave.holding("0.5"), NO_NUMBERS),
     (behave.holding(None), NO_NUMBERS),
     (behave.holding(True), NO_NUMBERS),
-    (behave.holding([0.5]), NO_NUMBERS),
     (behave.holding(float("nan")), TOO_LARGE),
-    (behave.holding(float("inf")), TOO_LARGE),
     (behave.holding(float("-inf")), TOO_LARGE),
     (behave.holding(-65_504.1), TOO_LARGE),
     (behave.holding(10**400), TOO_LARGE),
-    (vector_of_last([0] * WIDTH), ALL_ZEROS),
     (vector_of_last([0.0, -0.0] * (WIDTH // 2)), ALL_ZEROS),
     (vector_of_last([1e-9] * WIDTH), ALL_ZEROS),
     (behave.packed(json.dumps(behave.embeddings_of({"input": TEXTS, "dimensions": WIDTH}))), NOT_JSON),

@@ -99,11 +99,6 @@ class TestTheJobsResult:
 
     INVENTED = "The flight costs 950 euros."
 
-    @pytest.fixture
-    def formed(self, session: Session, model_server: OpenAIServer, forming: None) -> Job:
-        self.answer(model_server, "Marla moved to Lisbon.", self.INVENTED)
-        return self.form(session)
-
     @staticmethod
     def answer(model_server: OpenAIServer, *facts: str) -> None:
         items = [f"event 2: {text}" for text in facts]
@@ -116,19 +111,19 @@ class TestTheJobsResult:
         job.refresh_from_db()
         return job
 
-    def test_the_api_shows_what_was_left_out(self, formed: Job, service: Api) -> None:
-        result = service.get(f"jobs/{formed.job_id}", user_id="ada").json()["result"]
+    def test_the_api_and_the_job_page_show_it_until_a_retraction(
+        self, session: Session, model_server: OpenAIServer, forming: None, service: Api
+    ) -> None:
+        self.answer(model_server, "Marla moved to Lisbon.", self.INVENTED)
+        job = self.form(session)
+        result = service.get(f"jobs/{job.job_id}", user_id="ada").json()["result"]
         assert result["dropped"] == {NUMBER: 1}
         assert result["left_out"] == [{"text": self.INVENTED, "reason": NUMBER}]
         assert not Event.objects.filter(payload__has_key="left_out").exists()
-
-    def test_the_job_page_shows_what_was_left_out(self, formed: Job) -> None:
-        assert self.INVENTED in page(operator(), change_url(formed))
-
-    def test_a_retraction_removes_what_was_left_out(self, formed: Job, session: Session) -> None:
-        retract(Session.objects.get(), None, reason="planted", requested_by="test")
-        formed.refresh_from_db()
-        assert "left_out" not in formed.result
+        assert self.INVENTED in page(operator(), change_url(job))
+        retract(session, None, reason="planted", requested_by="test")
+        job.refresh_from_db()
+        assert "left_out" not in job.result
 
     @pytest.fixture
     def by_itself(self, settings: Settings) -> None:

@@ -125,10 +125,8 @@ def test_a_turn_has_a_time_unless_the_previous_turn_implies_it() -> None:
     }
 
 
-SOON = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)  # tests may run long after collection
 BAD_ANSWERS = [
     (behave.error(500), "server_error"),
-    (behave.error(503), "server_error"),
     (behave.error(401, detail=f"bad key {KEY}"), "credential"),
     (behave.error(403), "credential"),
     (behave.error(402), "quota"),
@@ -136,15 +134,11 @@ BAD_ANSWERS = [
     (behave.error(413), "rejected"),
     (behave.error(404, detail="no such model"), "address"),
     (behave.error(429), "rate_limited"),
-    (behave.error(429, {"Retry-After": "7"}), "rate_limited"),
-    (behave.error(429, {"Retry-After": SOON}), "rate_limited"),
-    (behave.error(429, {"Retry-After": "soon"}), "rate_limited"),
     (behave.hang_up, "unavailable"),
     (behave.stall(60), "timeout"),
-    (behave.drip(60), "timeout"),
+    (behave.stall(0.4, behave.drip(60)), "timeout"),
     (behave.drip(60, status=500), "timeout"),
     (behave.slow_headers(60), "timeout"),
-    (behave.raw(""), "invalid_answer"),
     (behave.raw("garbage"), "invalid_answer"),
     (behave.packed("{}"), "invalid_answer"),
     (behave.raw("null"), "invalid_answer"),
@@ -155,10 +149,8 @@ BAD_ANSWERS = [
     (behave.raw(json.dumps({"choices": [{"message": {"content": "x" * 10_000_000}}]})), "too_large"),
     (behave.raw("x" * 10_000_000, status=500), "too_large"),
     (behave.content(None), "invalid_answer"),
-    (behave.content(""), "invalid_answer"),
     (behave.content("null"), "invalid_answer"),
     (behave.content("{}"), "invalid_answer"),
-    (behave.content('{"moments": []}'), "invalid_answer"),
     (behave.content(f'{{"{MARK}": 1}}'), "invalid_answer"),
     (behave.content("I have nothing to say."), "invalid_answer"),
     (of_a_moment(detail="a NUL \0"), "invalid_answer"),
@@ -186,8 +178,10 @@ def test_row_3_a_bad_answer_raises_an_error_of_its_kind_and_each_call_is_recorde
     caplog.set_level("DEBUG")
     server.always(behaviour)
     used = impatient if kind == "timeout" else engine
+    started = time.monotonic()
     with pytest.raises(EngineError) as raised:
         used.build_moments(request())
+    assert time.monotonic() - started < 30  # some responses would take 60 s
     assert raised.value.kind == kind
     assert len(calls) == len(server.requests) == (2 if kind == "invalid_answer" else 1)
     assert {call.error_kind for call in calls} == {kind}
@@ -195,19 +189,6 @@ def test_row_3_a_bad_answer_raises_an_error_of_its_kind_and_each_call_is_recorde
     told = f"{raised.value!r} {calls} {used!r} {vars(raised.value)} {caplog.text}"
     assert KEY not in told
     assert MARK not in told
-
-
-@pytest.mark.parametrize(
-    "behaviour", [behave.drip(60), behave.slow_headers(60), behave.stall(0.4, behave.drip(60)), behave.stall(60)]
-)
-def test_a_slow_call_ends_at_its_deadline(
-    impatient: ModelEngine, server: OpenAIServer, behaviour: behave.Behaviour
-) -> None:
-    server.always(behaviour)
-    started = time.monotonic()
-    with pytest.raises(EngineError, match=r"within 0\.5 s"):
-        impatient.build_moments(request())
-    assert 0.4 < time.monotonic() - started < 30  # each response would take 60 s
 
 
 def test_the_size_of_an_answer_is_limited_and_compression_is_rejected(
@@ -280,7 +261,7 @@ def test_credentials_in_the_url_replace_the_key(server: OpenAIServer, calls: lis
     assert sent == [f"Basic {b64encode(b'nora:p@ss').decode()}", f"Bearer {KEY}"]
 
 
-@pytest.mark.parametrize("url", ["not a url", "http://[::1", "http://no-such-host.invalid/v1"])
+@pytest.mark.parametrize("url", ["not a url", "http://[::1", "http://no-such-host.invalid/v1", "http://127.0.0.1:9/v1"])
 def test_an_invalid_url_is_unavailable(calls: list[CallRecord], url: str) -> None:
     engine = ModelEngine(base_url=url, api_key=KEY, model="m", timeout=5, record=calls.append)
     with pytest.raises(EngineError) as raised:
@@ -322,6 +303,9 @@ def test_calls_of_several_threads_are_independent(
     assert [call.error_kind for call in calls] == [""] * 20
 
 
+SOON = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)  # tests may run long after collection
+
+
 @pytest.mark.parametrize(
     ("header", "low", "high"),
     [
@@ -343,14 +327,7 @@ def test_row_21_the_retry_after_of_an_endpoint_is_passed_on(
     assert wait is None if low is None or high is None else wait is not None and low <= wait <= high
 
 
-def test_a_closed_port_is_unavailable(calls: list[CallRecord]) -> None:
-    engine = ModelEngine(base_url="http://127.0.0.1:9/v1", api_key=KEY, model="m", timeout=2, record=calls.append)
-    with pytest.raises(EngineError) as raised:
-        engine.build_moments(request())
-    assert raised.value.kind == calls[0].error_kind == "unavailable"
-
-
-@pytest.mark.parametrize("bad", [behave.content("{}"), behave.truncated, behave.content(""), behave.raw("x")])
+@pytest.mark.parametrize("bad", [behave.content("{}"), behave.truncated, behave.raw("x")])
 def test_an_invalid_answer_is_repaired_once_with_the_error(
     engine: ModelEngine, server: OpenAIServer, calls: list[CallRecord], bad: Callable[..., None]
 ) -> None:
@@ -397,23 +374,13 @@ def test_the_length_of_an_answer_is_counted_without_json_escapes(engine: ModelEn
     assert engine.build_moments(request()).moments[0].detail == "ж" * 3_000
 
 
-@pytest.mark.parametrize(("known", "asked"), [(("json_object",), "json_object"), ((), None)])
-def test_an_endpoint_with_fewer_formats_is_asked_for_a_supported_one(
-    engine: ModelEngine, server: OpenAIServer, known: tuple[str, ...], asked: str | None
-) -> None:
-    server.always(behave.only_formats(*known))
-    engine.build_moments(request())
-    tried = len(server.requests)
-    assert tried > 1
-    engine.build_moments(request())
-    assert len(server.requests) == tried + 1
-    assert server.requests[-1].get("response_format", {}).get("type") == asked
-
-
 def test_an_endpoint_without_schemas_gets_the_schema_as_text(engine: ModelEngine, server: OpenAIServer) -> None:
     server.always(behave.only_formats("json_object"))
-    engine.build_moments(request())
-    first, second = (body["messages"][0]["content"] for body in server.requests)
+    for _ in range(2):
+        engine.build_moments(request())
+    formats = [body["response_format"]["type"] for body in server.requests]
+    assert formats == ["json_schema", "json_object", "json_object"]
+    first, second, _again = (body["messages"][0]["content"] for body in server.requests)
     assert "starts_at_message_idx" not in first
     assert second == f"{first}\nThe answer's shape, as JSON Schema: {json.dumps(moments.SHAPE.schema)}"
 
@@ -441,11 +408,12 @@ def test_a_format_is_remembered_by_endpoint_and_model(
     engine: ModelEngine, server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     server.always(behave.only_formats())
-    engine.build_moments(request())
     other = ModelEngine(base_url=server.base_url, api_key=KEY, model="other", record=calls.append)
-    other.build_moments(request())
+    for asked in (engine, engine, other):
+        asked.build_moments(request())
     formats = [body.get("response_format", {}).get("type") for body in server.requests]
-    assert formats == ["json_schema", "json_object", None] * 2
+    first = ["json_schema", "json_object", None]
+    assert formats == [*first, None, *first]
 
 
 def schemas_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:

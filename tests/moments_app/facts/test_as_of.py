@@ -23,8 +23,7 @@ def listed(answer: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_rest_returns_the_facts_of_five_dates(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_rest_returns_the_facts_of_five_dates(life: UserProfile, service: Api) -> None:
     for day, expected in DATES.items():
         assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
 
@@ -41,21 +40,26 @@ def test_a_model_that_names_no_ends_gives_the_same_timeline(
 
 
 @pytest.mark.slow
-def test_current_and_ended_facts_are_listed(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_current_and_ended_facts_are_listed(life: UserProfile, service: Api) -> None:
     assert listed(service.get("facts", user_id="ada")) == [STAVANGER, TEACHER, MIA]
     assert listed(service.get("facts", user_id="ada", state="ended")) == [OSLO, MAYA, BAKER, BERGEN]
     [now] = service.get("facts", user_id="ada", attribute="work").json()["facts"]
     assert (now["subject"], now["value"], now["valid_from"][:10]) == ("User", "teacher", "2025-10-01")
     [before] = service.get("facts", user_id="ada", attribute="work", state="ended").json()["facts"]
     assert (before["replaced_by"], before["valid_until"][:10]) == (now["fact_id"], "2025-10-01")
+    homes = service.get("facts", user_id="ada", attribute="home", state="all").json()["facts"]
+    spans = [(fact["value"], fact["valid_from"] or "", fact["valid_until"] or "") for fact in homes]
+    assert [(value, start[:10], end[:10]) for value, start, end in spans] == [
+        ("Stavanger", "2025-09-15", ""),
+        ("Bergen", "2025-03-03", "2025-09-15"),
+        ("Oslo", "", "2025-03-03"),
+    ]
     [wrong] = service.get("facts", user_id="ada", attribute="daughter", state="ended").json()["facts"]
     assert wrong["is_wrong"] and not before["is_wrong"]
 
 
 @pytest.mark.slow
-def test_the_next_page_continues_after_the_last_row(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_the_next_page_continues_after_the_last_row(life: UserProfile, service: Api) -> None:
     seen: list[str] = []
     after: dict[str, str] = {}
     while True:
@@ -68,9 +72,8 @@ def test_the_next_page_continues_after_the_last_row(ada: UserProfile, service: A
 
 
 @pytest.mark.slow
-def test_row_9_facts_of_another_person_look_unknown(ada: UserProfile, bo: UserProfile, service: Api) -> None:
-    told_a_life(ada)
-    fact = MemoryAtom.objects.filter(user=ada)[0].atom_id
+def test_row_9_facts_of_another_person_look_unknown(life: UserProfile, bo: UserProfile, service: Api) -> None:
+    fact = MemoryAtom.objects.filter(user=life)[0].atom_id
     assert listed(service.get("facts", user_id="bo", state="all")) == []
     for path in (f"facts/{fact}", f"facts/{fact}/sources"):
         assert service.get(path, user_id="ada").status_code == 200
@@ -79,8 +82,7 @@ def test_row_9_facts_of_another_person_look_unknown(ada: UserProfile, bo: UserPr
 
 
 @pytest.mark.slow
-def test_sources_are_quoted_turns(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_sources_are_quoted_turns(life: UserProfile, service: Api) -> None:
     fact = MemoryAtom.objects.get(content=OSLO)
     [source] = service.get(f"facts/{fact.atom_id}/sources", user_id="ada").json()["sources"]
     assert (source["content"], source["session_id"], source["sequence"]) == ("I live in Oslo.", "on-2025-01-10", 0)
@@ -92,8 +94,7 @@ def found(answer: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_search_as_of_a_time_finds_what_was_valid_then(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_a_search_as_of_a_time_finds_what_was_valid_then(life: UserProfile, service: Api) -> None:
     asked = {"user_id": "ada", "query": "Where does the user live, Oslo, Bergen or Stavanger?", "kinds": ["fact"]}
     for time, lived_in in (("2025-02-15", OSLO), ("2025-06-01T12:00:00+02:00", BERGEN), ("2025-12-01", STAVANGER)):
         then = found(service.post("memory/search", **asked, as_of=time))
@@ -115,8 +116,7 @@ def context(service: Api, query: str, **of: Any) -> str:
 
 
 @pytest.mark.slow
-def test_a_context_shows_current_facts_and_past_ones_on_request(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_a_context_shows_current_facts_and_past_ones_on_request(life: UserProfile, service: Api) -> None:
     layers = "user,retrieved"
     now = context(service, "Where do I live?", layers=layers)
     assert STAVANGER in now and BERGEN not in now and OSLO not in now
@@ -150,8 +150,7 @@ def test_a_list_takes_a_constant_number_of_queries(ada: UserProfile, service: Ap
 
 
 @pytest.mark.slow
-def test_later_facts_do_not_displace_what_was_valid_at_the_time(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_later_facts_do_not_displace_what_was_valid_at_the_time(life: UserProfile, service: Api) -> None:
     multiply(MemoryAtom.objects.get(content=STAVANGER), 1_200)
     multiply(Message.objects.get(content=MOVES[-1][1]), 1_200)
     for kind, expected in (("fact", BERGEN), ("turn", MOVES[1][1])):

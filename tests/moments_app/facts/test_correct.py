@@ -17,7 +17,8 @@ from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.jobs import build
-from tests.support.lives import MAYA, OSLO, say, told_a_life
+from tests.support.kept_rows import KeptRows
+from tests.support.lives import MAYA, OSLO, say
 from tests.support.openai_server import OpenAIServer
 from tests.support.retention import cover
 from tests.support.streams import fold_while, form, note, rewrite, shard, written
@@ -28,8 +29,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 RIGHT = "User: My daughter is called Mia."
 
 
-def remembered(user: UserProfile) -> None:
-    """Create a name in two turns, a fact, an observation, a moment, a text of an operator, and the text of a stream."""
+@pytest.fixture
+def told(transactional_db: None, forming: None, kept_rows: KeptRows) -> UserProfile:
+    """Ada, with a name in two turns, a fact, an observation, a moment, a text of an operator, and that of a stream."""
+    kept_rows.have("told", lambda: tell(UserProfile.objects.ensure("ada")))
+    return UserProfile.objects.get(user_id="ada")
+
+
+def tell(user: UserProfile) -> None:
     say(user, "s1", "2025-01-20", "My daughter is called Maya.")
     say(user, "s2", "2025-01-25", "Maya started school today, I was so proud of her.")
     build(Session.objects.get(user=user, session_id="s1"), lag=0)
@@ -55,10 +62,9 @@ def the_fact(content: str = MAYA) -> str:
 
 
 def test_a_preview_shows_everything_that_says_the_same_thing_and_changes_nothing(
-    ada: UserProfile, service: Api
+    told: UserProfile, service: Api
 ) -> None:
-    remembered(ada)
-    before = everything(ada)
+    before = everything(told)
     answer = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
     kinds = [change["kind"] for change in answer["changes"]]
     assert {kind: kinds.count(kind) for kind in kinds} == {
@@ -70,31 +76,29 @@ def test_a_preview_shows_everything_that_says_the_same_thing_and_changes_nothing
     }
     assert kinds.count("moment") >= 1
     assert answer["correction_id"] is None
-    assert everything(ada) == before and not CorrectedTurn.objects.exists()
+    assert everything(told) == before and not CorrectedTurn.objects.exists()
 
 
 @pytest.mark.slow
-def test_one_confirmation_corrects_everything_and_one_undo_restores_it(ada: UserProfile, service: Api) -> None:
-    remembered(ada)
-    before, messages = everything(ada), list(Message.objects.order_by("pk").values_list("kind", "content"))
+def test_one_confirmation_corrects_everything_and_one_undo_restores_it(told: UserProfile, service: Api) -> None:
+    before, messages = everything(told), list(Message.objects.order_by("pk").values_list("kind", "content"))
     made = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT).json()
-    after = everything(ada)
+    after = everything(told)
     assert "Maya" not in after.replace("Mayara", "") and after.count("Mia") >= 6 and "Mayara" in after
     assert Message.objects.turns().filter(content__contains="Maya").exists()
     assert not Message.objects.partitions().filter(content__contains="Maya").exists()
     assert service.get(f"corrections/{made['correction_id']}", user_id="ada").json()["changes"] == made["changes"]
     undone = service.post(f"corrections/{made['correction_id']}/undo", user_id="ada").json()
-    assert undone["undone_at"] and everything(ada) == before
+    assert undone["undone_at"] and everything(told) == before
     assert list(Message.objects.order_by("pk").values_list("kind", "content")) == messages
     assert not CorrectedTurn.objects.exists()
     assert service.post(f"corrections/{made['correction_id']}/undo", user_id="ada").status_code == 400
 
 
 @pytest.mark.slow
-def test_row_2_a_concurrent_consolidation_loses_no_correction(ada: UserProfile, service: Api) -> None:
+def test_row_2_a_concurrent_consolidation_loses_no_correction(told: UserProfile, service: Api) -> None:
     """Neither a correction nor its undo is lost."""
-    remembered(ada)
-    stream = MemoryStream.objects.get(user=ada, stream_type="user")
+    stream = MemoryStream.objects.get(user=told, stream_type="user")
     stream.atoms.waiting().delete()
     made: list[str] = []
 
@@ -113,29 +117,27 @@ def test_row_2_a_concurrent_consolidation_loses_no_correction(ada: UserProfile, 
 
 
 @pytest.mark.slow
-def test_a_corrected_fact_is_not_derived_from_the_same_turns_again(ada: UserProfile, service: Api) -> None:
-    remembered(ada)
+def test_a_corrected_fact_is_not_derived_from_the_same_turns_again(told: UserProfile, service: Api) -> None:
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
-    session = Session.objects.get(user=ada, session_id="s1")
-    Session.objects.filter(user=ada).update(last_formation_sequence=None)
-    for again in Session.objects.filter(user=ada):
+    session = Session.objects.get(user=told, session_id="s1")
+    Session.objects.filter(user=told).update(last_formation_sequence=None)
+    for again in Session.objects.filter(user=told):
         form(again)
-    Moment.objects.filter(user=ada).delete()
+    Moment.objects.filter(user=told).delete()
     session.refresh_from_db()
     session.last_moment_message_idx = None
     session.save()
     build(session, lag=0)
-    assert "Maya" not in everything(ada).replace("Mayara", "")
-    assert "Mia" in str(Moment.objects.filter(user=ada).values_list("summary", "detail"))
+    assert "Maya" not in everything(told).replace("Mayara", "")
+    assert "Mia" in str(Moment.objects.filter(user=told).values_list("summary", "detail"))
 
 
 @pytest.mark.slow
 def test_a_fact_corrected_during_a_formation_is_not_derived_again(
-    ada: UserProfile, request: pytest.FixtureRequest
+    told: UserProfile, request: pytest.FixtureRequest
 ) -> None:
-    remembered(ada)
     model: OpenAIServer = request.getfixturevalue("model_server")
-    session = Session.objects.get(user=ada, session_id="s1")
+    session = Session.objects.get(user=told, session_id="s1")
     Session.objects.filter(pk=session.pk).update(last_formation_sequence=None)
     fact, is_corrected = MemoryAtom.objects.get(atom_id=the_fact()), Event()
 
@@ -156,12 +158,11 @@ def test_a_fact_corrected_during_a_formation_is_not_derived_again(
     model.queue(meanwhile)
     assert form(session).status == "completed"
     other.join()
-    assert "Maya" not in everything(ada).replace("Mayara", "")
+    assert "Maya" not in everything(told).replace("Mayara", "")
 
 
 @pytest.mark.slow
-def test_corrected_turns_are_marked_in_searches_and_live_windows(ada: UserProfile, service: Api) -> None:
-    remembered(ada)
+def test_corrected_turns_are_marked_in_searches_and_live_windows(told: UserProfile, service: Api) -> None:
     assert "corrected since" not in live_turns(service)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
     found = service.post("memory/search", user_id="ada", query="started school", kinds=["turn"]).json()["results"]
@@ -230,9 +231,8 @@ def test_a_corrected_fact_stays_ended_and_the_latest_correction_is_undone_first(
 
 
 @pytest.mark.slow
-def test_corrected_archived_turns_are_found_with_their_mark(ada: UserProfile, service: Api) -> None:
-    remembered(ada)
-    for session in Session.objects.filter(user=ada):
+def test_corrected_archived_turns_are_found_with_their_mark(told: UserProfile, service: Api) -> None:
+    for session in Session.objects.filter(user=told):
         arrived_when_said(session)
         cover(session, session.message_count)
     assert retain().archived_turns == Message.objects.archived().count() > 0
@@ -248,18 +248,16 @@ def live_turns(service: Api) -> str:
 
 
 @pytest.mark.slow
-def test_unticked_texts_stay_although_they_say_the_same_thing(ada: UserProfile, service: Api) -> None:
-    remembered(ada)
+def test_unticked_texts_stay_although_they_say_the_same_thing(told: UserProfile, service: Api) -> None:
     shown = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
     profile = next(change["ref"] for change in shown["changes"] if change["before"].startswith(OSLO))
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, leave=[profile])
-    ada.refresh_from_db()
-    assert "Maya" in ada.summary
+    told.refresh_from_db()
+    assert "Maya" in told.summary
 
 
 @pytest.mark.slow
-def test_what_was_known_before_a_correction_is_shown_as_of_then(ada: UserProfile, service: Api) -> None:
-    remembered(ada)
+def test_what_was_known_before_a_correction_is_shown_as_of_then(told: UserProfile, service: Api) -> None:
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
     then = service.get("facts", user_id="ada", attribute="daughter", as_of="2025-02-01").json()["facts"]
     now = service.get("facts", user_id="ada", attribute="daughter").json()["facts"]
@@ -269,14 +267,13 @@ def test_what_was_known_before_a_correction_is_shown_as_of_then(ada: UserProfile
 
 
 @pytest.mark.slow
-def test_an_ended_fact_leaves_the_profile_but_stays_in_past_descriptions(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_an_ended_fact_leaves_the_profile_but_stays_in_past_descriptions(life: UserProfile, service: Api) -> None:
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
-    written(ada, summary=f"{home['content']} They like tea.")
+    written(life, summary=f"{home['content']} They like tea.")
     body = {"user_id": "ada", "state": "ended", "valid_until": "2025-11-30T00:00:00Z"}
     made = service.patch(f"facts/{home['fact_id']}", **body).json()
-    ada.refresh_from_db()
-    assert ada.summary.startswith("They like tea.\n") and "Stavanger" not in ada.summary
+    life.refresh_from_db()
+    assert life.summary.startswith("They like tea.\n") and "Stavanger" not in life.summary
     assert {change["kind"] for change in made["changes"]} == {"fact"}
     assert service.get("facts", user_id="ada", attribute="home").json()["facts"] == []
     assert service.get(f"facts/{home['fact_id']}", user_id="ada").json()["valid_until"][:10] == "2025-11-30"
@@ -287,8 +284,7 @@ def test_an_ended_fact_leaves_the_profile_but_stays_in_past_descriptions(ada: Us
 
 
 @pytest.mark.slow
-def test_a_withdrawn_fact_disappears_and_the_fact_that_it_ended_is_valid_again(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_a_withdrawn_fact_disappears_and_the_fact_that_it_ended_is_valid_again(life: UserProfile, service: Api) -> None:
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
     made = service.delete(f"facts/{home['fact_id']}", user_id="ada").json()
     assert made["kind"] == "withdrawn"
@@ -298,8 +294,7 @@ def test_a_withdrawn_fact_disappears_and_the_fact_that_it_ended_is_valid_again(a
 
 
 @pytest.mark.slow
-def test_a_past_fact_is_corrected_in_the_past(ada: UserProfile, service: Api) -> None:
-    told_a_life(ada)
+def test_a_past_fact_is_corrected_in_the_past(life: UserProfile, service: Api) -> None:
     service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", content="User lives in Trondheim.")
     [now] = service.get("facts", user_id="ada", attribute="home").json()["facts"]
     assert now["value"] == "Stavanger"

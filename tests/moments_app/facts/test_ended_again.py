@@ -24,7 +24,7 @@ from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import work_off
-from tests.support.lives import MOVES, say, told_a_life
+from tests.support.lives import MOVES, say
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form
 
@@ -76,8 +76,7 @@ def test_an_evicted_fact_no_longer_ends_another(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_an_export_has_ended_facts_with_their_replacements(ada: UserProfile, tmp_path: Path) -> None:
-    told_a_life(ada)
+def test_an_export_has_ended_facts_with_their_replacements(life: UserProfile, tmp_path: Path) -> None:
     kept = list(
         MemoryAtom.objects.in_order().values_list(
             "content", "state", "valid_from", "valid_until", "ended_at", "is_wrong", "replaced_by__content"

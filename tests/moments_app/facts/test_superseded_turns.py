@@ -94,12 +94,6 @@ def test_a_correction_by_a_client_marks_a_turn_once(ada: UserProfile, service: A
     assert found(service)[0] == f"{BEFORE} (corrected since: Bergen, not Oslo)"
 
 
-def test_the_mark_names_the_latest_value(ada: UserProfile, service: Api) -> None:
-    told(ada)
-    say(ada, "s3", "2025-09-15", "I moved to Stavanger on 1 September 2025.")
-    assert found(service)[0] == f"{BEFORE} (since 1 September 2025: Stavanger)"
-
-
 def test_a_fact_that_ended_without_a_successor_is_marked_as_no_longer_true(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", BEFORE)
     fact = MemoryAtom.objects.get(attribute="home")

@@ -1,6 +1,6 @@
 """Facts in time: which facts end others, what was known when, and that nothing is overwritten."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +11,7 @@ from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.timeline import CannotDecide, decide
 from sessions_app.models import Session, UserProfile
 from tests.support.api import Api
-from tests.support.lives import DATES, JOBS, MOVES, say, told_a_life
+from tests.support.lives import JOBS, MOVES, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -22,29 +22,8 @@ def homes(user: UserProfile) -> list[tuple[str, str, str]]:
     return [(fact.value, _day(fact.valid_from), _day(fact.valid_until)) for fact in facts]
 
 
-def known_at(user: UserProfile, day: str) -> list[str]:
-    time = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=UTC)
-    facts = MemoryAtom.objects.as_of(time).filter(user=user, stream__stream_type="user").facts().in_order()
-    return list(facts.values_list("content", flat=True))
-
-
 def _day(time: datetime | None) -> str:
     return f"{time:%Y-%m-%d}" if time else ""
-
-
-@pytest.mark.slow
-def test_a_later_statement_ends_an_earlier_one_and_overwrites_nothing(
-    ada: UserProfile,
-) -> None:
-    told_a_life(ada)
-    assert homes(ada) == [
-        ("Oslo", "", "2025-03-03"),
-        ("Bergen", "2025-03-03", "2025-09-15"),
-        ("Stavanger", "2025-09-15", ""),
-    ]
-    oslo, bergen, stavanger = MemoryAtom.objects.filter(attribute="home").in_order()
-    assert (oslo.replaced_by, bergen.replaced_by, stavanger.replaced_by) == (bergen, stavanger, None)
-    assert [fact.state for fact in (oslo, bergen, stavanger)] == ["ended", "ended", "active"]
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
@@ -57,13 +36,6 @@ def test_a_fact_begins_on_the_day_in_the_persons_time_zone(ada: UserProfile, ser
     assert list(facts.values_list("valid_from", "valid_until")) == [(days[0], days[1]), (days[1], None)]
     asked = {"user_id": "ada", "session_id": "s3", "query": "Did I live in Bergen?", "layers": "retrieved"}
     assert "(held from 2025-03-03 until 2025-09-01)" in service.get("memory/context", **asked).json()["context"]
-
-
-@pytest.mark.slow
-def test_facts_as_of_a_day_are_those_known_to_be_valid_then(ada: UserProfile) -> None:
-    told_a_life(ada)
-    for day, expected in DATES.items():
-        assert known_at(ada, day) == expected, day
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.runner import retry_all, retry_one, run_job
+from moments_app.jobs.runner import retry_all, retry_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, KeptExchange
 from moments_app.reports.housekeeping import housekeeping
 from sessions_app.models import UserProfile
@@ -15,6 +15,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.retention.archive_files import ArchiveError
 from tests.support import openai_server as behave
+from tests.support.jobs import build, ran
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
 
@@ -30,14 +31,7 @@ def _one_attempt(model_server: OpenAIServer, settings: Settings) -> None:
 
 def failed(*names: str) -> list[Job]:
     """Run a build for each of these people in order; return the jobs."""
-    return [_ran(talk(UserProfile.objects.ensure(name), 30)) for name in names]
-
-
-def _ran(session: Any) -> Job:
-    job = Job.objects.request("build_moments", session, requested_by="test", force=True)
-    done = run_job(job.job_id)
-    assert done is not None
-    return done
+    return [build(talk(UserProfile.objects.ensure(name), 30)) for name in names]
 
 
 @pytest.mark.slow
@@ -88,7 +82,7 @@ def test_retrying_a_group_makes_its_jobs_due_and_ends_it(model_server: OpenAISer
     model_server.always(behave.answer_well)
     assert str(retry_all(Job.objects.all(), actor="operator:eve")) == "2 jobs due now"
     assert FailureGroup.objects.with_stalled().get().stalled == 2, "it is over when its work is done"
-    assert [run_job(job.job_id).status for job in jobs] == ["completed"] * 2  # type: ignore[union-attr]
+    assert [ran(job).status for job in jobs] == ["completed"] * 2
     assert not FailureGroup.objects.with_stalled().get().stalled
     assert str(retry_all(Job.objects.all(), actor="operator:eve")) == "0 jobs due now"
 
@@ -98,10 +92,10 @@ def test_one_job_can_be_retried_as_a_test(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")
     job = retry_one(Job.objects.all())
-    assert job is not None and run_job(job.job_id).status == "failed"  # type: ignore[union-attr]
+    assert job is not None and ran(job).status == "failed"
     model_server.always(behave.answer_well)
     job = retry_one(Job.objects.all())
-    assert job is not None and run_job(job.job_id).status == "completed"  # type: ignore[union-attr]
+    assert job is not None and ran(job).status == "completed"
     assert FailureGroup.objects.with_stalled().get().stalled == 1
 
 

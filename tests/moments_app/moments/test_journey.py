@@ -108,7 +108,9 @@ class TestModel:
         assert journey.startswith(f"2026-03-02 to 2026-03-05, {Moment.objects.count()} moments: 2026-03-02 ")
 
     @pytest.mark.slow
-    def test_a_late_build_gets_only_the_moments_before_it(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_row_37_the_engine_receives_the_moments_that_are_earlier_in_time(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
         for session_id, day in (("first", 0), ("third", 90), ("second", 30), ("fourth", 120)):
             build(talk(ada, 25, session_id=session_id, days=day), lag=0)
         months = [[day[5:7] for _, day, _ in moments] for moments in given(model_server)]

@@ -1,7 +1,6 @@
 """Moments are ordered by time, in whatever order they were built, imported, retried or rebuilt."""
 
 from datetime import timedelta
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
-from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, Moment
 from moments_app.models.moment import RELINK_SQL
@@ -64,15 +62,18 @@ def assert_one_order_everywhere(user: UserProfile, service: Api, root: Client) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", list(permutations(DAYS)))
+@pytest.mark.parametrize(
+    "order", [("first", "second", "third"), ("third", "second", "first"), ("third", "first", "second")]
+)
 def test_row_37_sessions_built_in_any_order_form_one_chain_with_one_order_everywhere(
-    ada: UserProfile, bo: UserProfile, service: Api, root: Client, order: list[str]
+    ada: UserProfile, bo: UserProfile, service: Api, root: Client, order: tuple[str, ...]
 ) -> None:
     sessions = {name: converse(ada, name) for name in DAYS}
     for name in order:
         build(sessions[name], lag=0)
         build(converse(bo, name), lag=0)
         assert_chain_is_whole(ada)
+        assert_chain_is_whole(bo)
     assert_one_order_everywhere(ada, service, root)
     last = sessions[order[-1]].messages.partitions().get()
     assert last.payload and last.payload["last_n_moment_keys"] == in_time(ada)[:5]
@@ -124,17 +125,6 @@ def test_row_37_imported_moments_are_linked_with_existing_ones(
     build(converse(again, "second"), lag=0)
     call_command("import_user", str(tmp_path / "ada.zip"))
     assert_one_order_everywhere(again, service, root)
-
-
-@pytest.mark.slow
-def test_row_37_the_engine_receives_the_moments_that_are_earlier_in_time(
-    ada: UserProfile, model_server: OpenAIServer, settings: Settings
-) -> None:
-    for name in ("third", "first"):
-        build(converse(ada, name), lag=0)
-    build(converse(ada, "second"), lag=0)
-    told = model_server.requests[-1]["messages"][1]["content"].split("<<<TRANSCRIPT")[0]
-    assert "2026-03-02" in told and "2026-09-18" not in told
 
 
 @pytest.mark.parametrize("where", [0, 1, 5, 17, 20])

@@ -2,20 +2,19 @@
 
 import pytest
 
-from moments_app.models import Job, PromptResource
+from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
+from tests.support.kept_rows import KeptRows
 from tests.support.transcript import talk
 
 
 @pytest.fixture
-def built(ada: UserProfile) -> Session:
-    """A session of 120 turns, the older of them in moments."""
-    session = talk(ada, 120)
-    assert build(session).status == Job.Status.COMPLETED
-    session.refresh_from_db()
-    return session
+def built(transactional_db: None, kept_rows: KeptRows) -> Session:
+    """A session of 120 turns of Ada, the older of them in moments. Tests ask for it before other rows."""
+    kept_rows.have("built", lambda: build(talk(UserProfile.objects.ensure("ada"), 120)))
+    return Session.objects.get(session_id="s1")
 
 
 @pytest.fixture

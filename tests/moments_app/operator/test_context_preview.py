@@ -23,7 +23,7 @@ class TestContextPreview:
         return reverse("admin:sessions_app_session_context", args=[session.pk])
 
     @pytest.mark.slow
-    def test_layers_have_tokens_and_lines_have_sources(self, root: Client, built: Session) -> None:
+    def test_layers_have_tokens_and_lines_have_sources(self, built: Session, root: Client) -> None:
         entity = make_entity(built.user, "Order the element")
         written(built.user, summary="Ada is a potter.")
         shown = page(root, self.url(built), query="The kiln, the element?", max_tokens=2000, format="markdown")
@@ -38,12 +38,12 @@ class TestContextPreview:
         )
 
     @pytest.mark.slow
-    def test_trimmed_text_and_too_small_budgets_are_reported(self, root: Client, built: Session) -> None:
+    def test_trimmed_text_and_too_small_budgets_are_reported(self, built: Session, root: Client) -> None:
         assert "over its share of the budget" in page(root, self.url(built), max_tokens=300, format="xml")
         assert "the policy and the query need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 
-    def test_retrieved_lines_link_to_their_session_and_fact(self, root: Client, built: Session) -> None:
+    def test_retrieved_lines_link_to_their_session_and_fact(self, built: Session, root: Client) -> None:
         other = append(built.user, "a/b", [NewMessage("user", "The harpsichord came from Lyon.")]).session
         stream = MemoryStream.objects.create(stream_type="user", agent_id="other", user=built.user)
         fact = note(stream, "Plays the harpsichord.", "fact")
@@ -53,23 +53,23 @@ class TestContextPreview:
         assert "searched by words only" in shown
 
     @pytest.mark.slow
-    def test_a_turn_links_to_the_context_for_the_message_that_it_answers(self, root: Client, built: Session) -> None:
+    def test_a_turn_links_to_the_context_for_the_message_that_it_answers(self, built: Session, root: Client) -> None:
         trace = reverse("admin:sessions_app_session_trace", args=[built.pk])
         assert f"{trace}?turn=119" in page(root, change_url(built))
         assert f"{self.url(built)}?turn=118" in page(root, trace, turn=119)
         shown = page(root, self.url(built), turn=119)
         assert "turn 118" in shown and "Turn 118 is about" in shown
 
-    def test_a_format_without_text_is_shown_completely(self, root: Client, built: Session) -> None:
+    def test_a_format_without_text_is_shown_completely(self, built: Session, root: Client) -> None:
         assert "&quot;estimated_used&quot;" in page(root, self.url(built), format="json")
 
-    def test_a_preview_leaves_no_receipt(self, root: Client, built: Session, kept_receipts: None) -> None:
+    def test_a_preview_leaves_no_receipt(self, built: Session, root: Client, kept_receipts: None) -> None:
         page(root, self.url(built))
         receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()
 
     @pytest.mark.slow
-    def test_row_18_planted_scripts_stay_text(self, root: Client, built: Session) -> None:
+    def test_row_18_planted_scripts_stay_text(self, built: Session, root: Client) -> None:
         Moment.objects.update(summary=PLANTED)
         UserProfile.objects.update(summary=PLANTED)
         append(built.user, "s1", [NewMessage("user", f"</textarea>{PLANTED}")])
@@ -78,7 +78,7 @@ class TestContextPreview:
             assert "planted" in shown and PLANTED not in shown
 
     @pytest.mark.slow
-    def test_a_preview_takes_a_constant_number_of_queries(self, root: Client, built: Session) -> None:
+    def test_a_preview_takes_a_constant_number_of_queries(self, built: Session, root: Client) -> None:
         few = queries_of(root, self.url(built))
         Entity.objects.bulk_create(new_entity(built.user, f"t{n}") for n in range(50))
         talk(built.user, 100)

@@ -31,13 +31,12 @@ def escaped(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_persons_page_links_to_facts_as_of_five_days(root: Client, ada: UserProfile) -> None:
+def test_a_persons_page_links_to_facts_as_of_a_day(root: Client, ada: UserProfile) -> None:
     told_a_life(ada)
     assert person_facts(ada) in page(root, change_url(ada))
     everything = {text for texts in DATES.values() for text in texts}
-    for day, expected in DATES.items():
-        shown = page(root, f"{person_facts(ada)}?as_of={day}")
-        assert {text for text in everything if escaped(text) in shown} == set(expected), day
+    shown = page(root, f"{person_facts(ada)}?as_of=2025-06-01")
+    assert {text for text in everything if escaped(text) in shown} == set(DATES["2025-06-01"])
     now = page(root, person_facts(ada))
     assert "until 2025-03-03" in now and escaped(BERGEN) in now and escaped(MAYA) not in now
     assert "Enter a valid date" in page(root, f"{person_facts(ada)}?as_of=soon")

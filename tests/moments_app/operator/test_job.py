@@ -194,7 +194,7 @@ class TestEngineCalls:
     """The list of engine calls."""
 
     @pytest.mark.slow
-    def test_failed_calls_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:
+    def test_failed_calls_are_found_by_outcome_and_kind(self, built: Session, root: Client, failed: Job) -> None:
         calls = {
             kind: EngineCall.objects.create(
                 job=failed, purpose="p", engine="openai:m", latency_ms=1, ok=not kind, error_kind=kind

@@ -18,7 +18,7 @@ class TestMoment:
     """Moments with their chain and sources."""
 
     @pytest.mark.slow
-    def test_a_moment_is_shown_with_its_source_turns_and_neighbours(self, root: Client, built: Session) -> None:
+    def test_a_moment_is_shown_with_its_source_turns_and_neighbours(self, built: Session, root: Client) -> None:
         first, second, third = Moment.objects.order_by("id")[:3]
         shown = page(root, change_url(second))
         assert change_url(first) in shown and change_url(third) in shown
@@ -33,7 +33,7 @@ class TestMoment:
         Moment.objects.filter(pk=moment.pk).update(summary="She bought a kiln & glazes.")
         assert "She bought a kiln &amp; glazes." in page(root, list_url(Moment))
 
-    def test_texts_can_be_corrected_but_sources_cannot(self, root: Client, built: Session) -> None:
+    def test_texts_can_be_corrected_but_sources_cannot(self, built: Session, root: Client) -> None:
         moment = Moment.objects.earliest("id")
         corrected = {
             "name": "corrected",
@@ -56,14 +56,14 @@ class TestMoment:
         assert (after.key, after.first_sequence) == (moment.key, moment.first_sequence)
 
     @pytest.mark.slow
-    def test_the_chain_skips_deleted_moments(self, root: Client, built: Session, ada: UserProfile) -> None:
+    def test_the_chain_skips_deleted_moments(self, built: Session, root: Client, ada: UserProfile) -> None:
         doomed = list(Moment.objects.order_by("id").values_list("pk", flat=True)[1:3])
         data = {"action": "delete_selected", "_selected_action": doomed, "post": "yes"}
         assert root.post(list_url(Moment), data).status_code == 302
         assert not Moment.objects.filter(pk__in=doomed).exists()
         assert_chain_is_whole(ada)
 
-    def test_a_moment_is_found_by_its_words(self, root: Client, built: Session) -> None:
+    def test_a_moment_is_found_by_its_words(self, built: Session, root: Client) -> None:
         moment = Moment.objects.earliest("id")
         moment.detail = "An unmistakable porcupine."
         moment.save()
@@ -71,7 +71,7 @@ class TestMoment:
         assert moment.key in shown
         assert Moment.objects.latest("id").key not in shown
 
-    def test_the_page_names_its_job_and_who_corrected_it(self, root: Client, built: Session) -> None:
+    def test_the_page_names_its_job_and_who_corrected_it(self, built: Session, root: Client) -> None:
         moment = Moment.objects.earliest("id")
         data = {"name": moment.name, "summary": "What really was.", "category": moment.category}
         assert root.post(change_url(moment), data).status_code == 302
@@ -81,7 +81,7 @@ class TestMoment:
         assert f"{change_url(moment.prompt_version.resource)}?version={moment.prompt_version.number}" in shown
         assert "Changed Summary" in shown
 
-    def test_deleting_asks_for_confirmation_with_what_goes_and_stays(self, root: Client, built: Session) -> None:
+    def test_deleting_asks_for_confirmation_with_what_goes_and_stays(self, built: Session, root: Client) -> None:
         moment = Moment.objects.earliest("id")
         url = reverse("admin:moments_app_moment_delete", args=[moment.pk])
         shown = page(root, url)

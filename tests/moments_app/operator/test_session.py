@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class TestSession:
     """The transcript."""
 
-    def test_the_newest_turns_the_boundary_and_the_live_window_are_shown(self, root: Client, built: Session) -> None:
+    def test_the_newest_turns_the_boundary_and_the_live_window_are_shown(self, built: Session, root: Client) -> None:
         shown = page(root, change_url(built))
         assert "Turn 119 is about" in shown
         assert "turns 20–119 of 120" in shown
@@ -58,7 +58,7 @@ class TestSession:
         assert as_ada.get("memory/context", session_id="s1", query="kiln").status_code == 200
         assert as_ada.get("facts", as_of="2100-12-31").status_code == 200
 
-    def test_pages_can_be_turned_in_both_directions(self, root: Client, built: Session) -> None:
+    def test_pages_can_be_turned_in_both_directions(self, built: Session, root: Client) -> None:
         earlier = page(root, change_url(built), before=20)
         assert "Turn 0 is about" in earlier
         assert "Turn 20 is about" not in earlier
@@ -66,10 +66,10 @@ class TestSession:
         assert "Turn 20 is about" in page(root, change_url(built), after=19)
 
     @pytest.mark.parametrize("asked", ["-1", "x", "9" * 30, "²", ""])
-    def test_an_invalid_parameter_shows_the_newest(self, root: Client, built: Session, asked: str) -> None:
+    def test_an_invalid_parameter_shows_the_newest(self, built: Session, root: Client, asked: str) -> None:
         assert "Turn 119 is about" in page(root, change_url(built), before=asked)
 
-    def test_a_build_can_only_be_requested_by_post(self, root: Client, built: Session) -> None:
+    def test_a_build_can_only_be_requested_by_post(self, built: Session, root: Client) -> None:
         url = reverse("admin:sessions_app_session_build", args=[built.pk])
         before = Job.objects.count()
         assert root.get(url).status_code == 405
@@ -95,7 +95,7 @@ class TestSession:
         assert "beta" not in page(root, list_url(Session), q="%_")
         assert root.get(list_url(Session), {"q": "a\0b"}).status_code == 200
 
-    def test_a_legal_hold_is_recorded_and_overwrites_no_counter(self, root: Client, built: Session) -> None:
+    def test_a_legal_hold_is_recorded_and_overwrites_no_counter(self, built: Session, root: Client) -> None:
         assert root.post(change_url(built), {"title": "Kiln", "legal_hold": "on"}).status_code == 302
         built.refresh_from_db()
         assert (built.title, built.legal_hold, built.message_count) == ("Kiln", True, 120)
@@ -106,7 +106,7 @@ class TestSession:
         assert Event.objects.filter(type__startswith="legal_hold").count() == 2
 
     @pytest.mark.slow
-    def test_archived_turns_are_reported_there_and_at_their_moments(self, root: Client, built: Session) -> None:
+    def test_archived_turns_are_reported_there_and_at_their_moments(self, built: Session, root: Client) -> None:
         built.messages.filter(sequence__lt=50).delete()
         Session.objects.update(kept_from_sequence=50)
         shown = page(root, change_url(built))
@@ -167,7 +167,7 @@ TABS = ("summaries", "memory", "jobs", "contexts", "context", "details")
 class TestTranscript:
     """Highlights and navigation in the transcript."""
 
-    def test_turns_have_the_color_and_name_of_their_moment(self, root: Client, built: Session) -> None:
+    def test_turns_have_the_color_and_name_of_their_moment(self, built: Session, root: Client) -> None:
         moment = Moment.objects.get(source_session=built, first_sequence__lte=40, last_sequence__gte=40)
         shown = page(root, change_url(built), at=40)
         line = shown[shown.index('id="turn-40"') - 200 : shown.index('id="turn-40"')]
@@ -175,7 +175,7 @@ class TestTranscript:
         assert f"turns {moment.first_sequence}–{moment.last_sequence}" in shown
 
     @pytest.mark.slow
-    def test_the_end_of_the_next_build_is_marked(self, root: Client, built: Session) -> None:
+    def test_the_end_of_the_next_build_is_marked(self, built: Session, root: Client) -> None:
         talk(built.user, 30)
         shown = page(root, change_url(built))
         assert build(built).status == Job.Status.COMPLETED
@@ -185,7 +185,7 @@ class TestTranscript:
         assert shown.index("stay live after the next build") < shown.index(f'id="turn-{built.live_from_sequence}"')
 
     @pytest.mark.slow
-    def test_a_turn_can_be_opened_by_number(self, root: Client, built: Session) -> None:
+    def test_a_turn_can_be_opened_by_number(self, built: Session, root: Client) -> None:
         answer = root.get(change_url(built), {"jump": "30"})
         assert answer.headers["Location"] == f"{change_url(built)}?at=30#turn-30"
         shown = page(root, change_url(built), at=30)
@@ -195,14 +195,14 @@ class TestTranscript:
         assert 'id="turn-119"' in page(root, change_url(built), at=10**12)
 
     @pytest.mark.slow
-    def test_turns_of_a_moment_are_highlighted(self, root: Client, built: Session) -> None:
+    def test_turns_of_a_moment_are_highlighted(self, built: Session, root: Client) -> None:
         moment = Moment.objects.filter(source_session=built).order_by("first_sequence")[1]
         shown = page(root, change_url(built), moment=moment.pk)
         assert shown.count("rem-marked") == moment.last_sequence - moment.first_sequence + 1
         assert "rem-marked" not in page(root, change_url(built), moment=10**12)
 
     @pytest.mark.slow
-    def test_more_turns_are_a_fragment_of_a_page(self, root: Client, built: Session) -> None:
+    def test_more_turns_are_a_fragment_of_a_page(self, built: Session, root: Client) -> None:
         earlier = page(root, url(built, "turns"), before=20)
         assert earlier.count('id="turn-') == 20
         assert "<html" not in earlier and "Later turns" not in earlier and "Earlier turns" not in earlier
@@ -226,7 +226,7 @@ class TestTabs:
     """The tabs of a session, each with its own URL."""
 
     @pytest.mark.slow
-    def test_each_tab_links_to_what_it_lists(self, root: Client, built: Session) -> None:
+    def test_each_tab_links_to_what_it_lists(self, built: Session, root: Client) -> None:
         summary = Summary.objects.create(
             session=built, user=built.user, start_sequence=0, end_sequence=5, text="In short.", status="completed"
         )
@@ -244,14 +244,14 @@ class TestTabs:
         shown = page(root, url(built, "contexts"))
         assert change_url(receipt) in shown and ">12<" in shown
 
-    def test_a_job_names_its_key_to_operators_who_can_see_keys(self, root: Client, built: Session) -> None:
+    def test_a_job_names_its_key_to_operators_who_can_see_keys(self, built: Session, root: Client) -> None:
         key, _ = ApiKey.objects.issue("my-app")
         Job.objects.update(requested_by=key.actor)
         assert "key “my-app”" in page(root, url(built, "jobs"))
         shown = page(operator(group="viewers"), url(built, "jobs"))
         assert "my-app" not in shown and f"key {key.prefix}" in shown
 
-    def test_older_rows_are_on_later_pages(self, root: Client, built: Session) -> None:
+    def test_older_rows_are_on_later_pages(self, built: Session, root: Client) -> None:
         Job.objects.bulk_create(
             Job(process="embed", session=built, user=built.user, status="completed", requested_by="t")
             for _ in range(30)
@@ -329,7 +329,7 @@ class TestActions:
         ],
     )
     def test_each_action_requests_a_job_and_redirects_to_it(
-        self, root: Client, built: Session, action: str, process: str
+        self, built: Session, root: Client, action: str, process: str
     ) -> None:
         answer = root.post(url(built, action), follow=True)
         job = Job.objects.latest("id")
@@ -338,7 +338,7 @@ class TestActions:
         assert LogEntry.objects.filter(object_id=str(built.pk), change_message__contains=str(job.job_id)).exists()
 
     @pytest.mark.slow
-    def test_a_build_takes_a_lag(self, root: Client, built: Session) -> None:
+    def test_a_build_takes_a_lag(self, built: Session, root: Client) -> None:
         root.post(url(built, "build"), {"lag": "0"})
         assert Job.objects.latest("id").params == {"lag": 0}
         before = Job.objects.count()
@@ -348,7 +348,7 @@ class TestActions:
         assert Job.objects.count() == before
 
     @pytest.mark.slow
-    def test_a_legal_hold_is_set_and_released(self, root: Client, built: Session) -> None:
+    def test_a_legal_hold_is_set_and_released(self, built: Session, root: Client) -> None:
         assert "is under legal hold" in root.post(url(built, "hold"), {"held": "yes"}, follow=True).content.decode()
         root.post(url(built, "hold"), {"held": "yes"})
         assert "on hold" in page(root, change_url(built))
@@ -367,7 +367,7 @@ class TestActions:
         assert not [name for name in (*self.ACTIONS, "retract") if url(built, name) in shown]
         assert 'type="checkbox"' not in shown
 
-    def test_a_rebuild_asks_for_confirmation_with_its_extent(self, root: Client, built: Session) -> None:
+    def test_a_rebuild_asks_for_confirmation_with_its_extent(self, built: Session, root: Client) -> None:
         count = built.moments.count()
         shown = page(root, url(built, "rebuild"))
         assert f"Rebuild {count} moments" in shown and "about 1 model call" in shown

@@ -33,11 +33,16 @@ from tests.support.transcript import retracted
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "kept_receipts")]
 
 
-@pytest.fixture(params=["extractive", "model"], autouse=True)
+with_both_engines = pytest.mark.parametrize("engine", ["extractive", "model"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
 def engine(request: pytest.FixtureRequest) -> str:
-    if request.param == "model":
+    """The engine that writes memory: the built-in rules, unless a test names another."""
+    name = str(getattr(request, "param", "extractive"))
+    if name == "model":
         request.getfixturevalue("model_server")
-    return str(request.param)
+    return name
 
 
 def context(service: Api, session: str, query: str = QUESTION) -> Any:
@@ -92,6 +97,7 @@ def assert_nowhere(service: Api, number: str = NUMBER) -> None:
     assert not [row for row in exported("atoms.jsonl") if row["state"] == "active" and number in row["content"]]
 
 
+@with_both_engines
 @pytest.mark.usefixtures("answered")
 def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service: Api, ada: UserProfile) -> None:
     preview = service.post("retractions", order(preview=True)).json()
@@ -106,6 +112,7 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
     assert (listed["cause_id"], first["retraction_id"]) == (made["retraction_id"], made["retraction_id"])
 
 
+@with_both_engines
 def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     service.post("retractions", order())
@@ -114,6 +121,7 @@ def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada
     assert_nowhere(service)
 
 
+@with_both_engines
 @pytest.mark.slow
 def test_row_41_an_answer_without_a_number_is_retracted_if_the_text_was_in_its_context(
     service: Api, ada: UserProfile
@@ -129,6 +137,7 @@ def test_row_41_an_answer_without_a_number_is_retracted_if_the_text_was_in_its_c
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/asked/messages/3"]
 
 
+@with_both_engines
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
 def test_row_41_answers_to_answers_are_retracted(service: Api, ada: UserProfile) -> None:
@@ -192,6 +201,7 @@ def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
     assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
 
 
+@with_both_engines
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
 def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> None:
@@ -234,6 +244,7 @@ def test_an_archived_answer_is_reported_and_stays(service: Api, ada: UserProfile
     assert [found["problem"] for found in preview["answers"]] == ["It is archived. Restore the session first."]
 
 
+@with_both_engines
 @pytest.mark.slow
 def test_row_41_answers_that_repeat_a_directly_written_item_are_retracted_with_it(
     service: Api, ada: UserProfile
@@ -304,6 +315,7 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
     assert Release.objects.standing().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
 
 
+@with_both_engines
 @pytest.mark.usefixtures("answered")
 def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:
     stream = ada.streams.get(stream_type="user")
@@ -323,6 +335,7 @@ class TestAdmin:
         session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
         return reverse("admin:sessions_app_session_retract", args=[session.pk])
 
+    @with_both_engines
     @pytest.mark.slow
     @pytest.mark.usefixtures("answered")
     def test_row_41_answers_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:

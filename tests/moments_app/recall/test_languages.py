@@ -81,11 +81,6 @@ class TestLanguages:
         say(ada, "The vegetables were cooked for too long yesterday.", *SAID.values())
         assert contents(ada, "Which tables did we reserve there?", "turn") == []
 
-    def test_a_recently_used_word_is_not_a_typo(self, ada: UserProfile) -> None:
-        say(ada, "We went hiking.", session_id="s1")
-        say(ada, "We went biking.", session_id="s2")
-        assert {result.session_id for result in recall(ada, "", RecallRequest("hiking", ["turn"]))} == {"s1"}
-
     def test_sessions_lists_and_entities_are_searched_in_each_language(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
         session = Session.objects.get()
@@ -109,10 +104,6 @@ class TestLanguages:
 
 class TestAtOnce:
     """The ranking of new turns."""
-
-    def test_the_rarest_word_counts_most_before_a_count(self, ada: UserProfile) -> None:
-        say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
-        assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
 
     def test_the_order_is_the_same_before_and_after_a_count(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln of {name} is {n % 3} warm." for n, name in enumerate("ann bob cem dora eva".split() * 6)))
@@ -228,6 +219,8 @@ class TestIndexedAgain:
         again.summary = "The oven."
         again.save()
         assert contents(ada, "kiln") == [] and contents(ada, "ovens") == ["The oven."]
+        again.delete()
+        assert contents(ada, "ovens") == []
         assert index_words(dry_run=True).is_done
 
     def test_a_run_stops_on_time_and_the_next_continues(

@@ -111,7 +111,6 @@ def test_an_endpoint_that_takes_texts_gets_texts(service: Api, person: UserProfi
     ("behaviour", "kind"),
     [
         (behave.error(500), "server_error"),
-        (behave.error(401), "credential"),
         (scores(lambda index: float("nan")), "invalid_answer"),
         (scores(lambda index: "high"), "invalid_answer"),
         (scores(lambda index: True), "invalid_answer"),

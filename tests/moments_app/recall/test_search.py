@@ -82,8 +82,9 @@ class TestWhatIsFound:
 
     def test_any_word_of_a_question_matches_and_the_rarest_counts_most(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
-        count(ada)
-        assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
+        for _ in range(2):
+            assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
+            count(ada)
 
     def test_words_match_in_other_forms(self, ada: UserProfile) -> None:
         say(ada, "She was painting three sunsets.")
@@ -128,8 +129,9 @@ class TestWhatIsFound:
     def test_an_existing_word_is_not_treated_as_a_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
         say(ada, "We went biking.", session_id="s2")
-        count(ada)
-        assert {result.session_id for result in found(ada, "hiking", "turn")} == {"s1"}
+        for _ in range(2):
+            assert {result.session_id for result in found(ada, "hiking", "turn")} == {"s1"}
+            count(ada)
 
     def test_stop_words_find_nothing(self, ada: UserProfile) -> None:
         say(ada, "Who are you and what is it?")
@@ -209,15 +211,6 @@ class TestWhatIsFound:
         later = START + timedelta(minutes=1)
         assert set(contents(ada, "harpsichord", since=later)) == {"Middle harpsichord.", "New harpsichord."}
         assert contents(ada, "harpsichord", since=timezone.now()) == []
-
-    def test_edited_and_deleted_texts_are_found_by_their_current_words(self, ada: UserProfile) -> None:
-        atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
-        atom.content = "Plays the oboe."
-        atom.save()
-        assert contents(ada, "harpsichord") == []
-        assert contents(ada, "oboe") == ["Plays the oboe."]
-        atom.delete()
-        assert contents(ada, "oboe") == []
 
     def test_common_words_find_the_newest_texts_and_those_with_all_words(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
@@ -704,7 +697,7 @@ class TestByMeaning:
         assert answer["degraded"] is False and answer["sources"]["retrieved"] > 0
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(60), behave.holding(float("nan"))])
+    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(60)])
     def test_results_are_by_words_and_marked_degraded_if_the_endpoint_fails(
         self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:

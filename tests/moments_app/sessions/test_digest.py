@@ -260,17 +260,7 @@ class TestFailure:
     @pytest.mark.slow
     @pytest.mark.parametrize(
         "bad",
-        [
-            behave.error(500),
-            behave.content(None),
-            behave.content(""),
-            behave.content("null"),
-            behave.truncated,
-            behave.content('{"context": " ", "lessons": []}'),
-            behave.content('{"moments": []}'),
-            behave.refusal,
-            behave.raw("x" * 10_000_000),
-        ],
+        [behave.error(500), behave.truncated, behave.content('{"context": " ", "lessons": []}')],
     )
     def test_row_3_a_failed_digest_changes_only_the_job(
         self, ada: UserProfile, model_server: OpenAIServer, bad: behave.Behaviour

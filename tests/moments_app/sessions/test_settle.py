@@ -75,17 +75,12 @@ class TestAQuietSession:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert MemoryAtom.objects.filter(source_session=session).exists()
         assert not Summary.objects.completed().exists()
+        assert session.messages.partitions().count() == 1
         told = checkpoint(session)
         assert (told["partition_type"], told["first_sequence"], told["last_sequence"]) == ("session_cleared", 0, 8)
         assert told["context"]
         assert told["last_n_moment_keys"] == list(Moment.objects.newest_first().values_list("key", flat=True))
         assert Event.objects.filter(type="session_settled", session_pk=session.pk).exists()
-
-    @pytest.mark.slow
-    def test_only_one_checkpoint_is_written(self, ada: UserProfile, model_server: OpenAIServer) -> None:
-        session = talk(ada, 9)
-        settle(session)
-        assert session.messages.partitions().count() == 1
 
     @pytest.mark.slow
     def test_a_later_load_begins_with_the_checkpoint(

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_atoms, is_due
 from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput
-from moments_app.streams.edit import evict, pin_text
+from moments_app.streams.edit import evict
 from moments_app.streams.texts import CannotUndo, mark_waiting, undo
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
@@ -214,14 +214,6 @@ class TestPinned:
         assert not is_due(stream)
         assert fold(stream).result["absorbed"] == 4
         assert waiting(stream) == ["Observation 2."]
-
-    def test_pinned_text_stays_and_is_in_the_context(self, stream: MemoryStream, service: Api) -> None:
-        pin_text(stream, "Never call before noon.", actor="operator:eve")
-        fold(stream)
-        stream.refresh_from_db()
-        assert stream.pinned_content == "Never call before noon."
-        found = service.get("memory/context", user_id="ada", session_id="s1", layers="user").json()
-        assert "Never call before noon." in found["context"]
 
     def test_pinned_facts_are_in_the_context_beside_the_newest_ones(self, stream: MemoryStream, service: Api) -> None:
         for days, said in enumerate(["An old fact.", "A newer fact.", "The newest fact."]):

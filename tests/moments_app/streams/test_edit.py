@@ -13,7 +13,7 @@ from moments_app.recall.search import recall
 from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput, Line
 from moments_app.streams.edit import CannotCurate, evict, move, restore
 from sessions_app.models import Session, UserProfile
-from tests.support.streams import fold, note, shard
+from tests.support.streams import note, shard
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,14 +67,6 @@ class TestEvict:
         assert not FactEmbedding.objects.exists()
         atom.refresh_from_db()
         assert (atom.state, atom.source_session, atom.source_message_ids) == ("evicted", session, [1])
-
-    def test_an_absorbed_item_cannot_be_evicted(self, own: MemoryStream) -> None:
-        atom = note(own, "Wants short answers.")
-        assert fold(own).status == Job.Status.COMPLETED
-        with pytest.raises(CannotCurate, match="part of its memory text"):
-            evict(atom, requested_by="test")
-        atom.refresh_from_db()
-        assert atom.state == "absorbed"
 
     def test_an_eviction_restarts_a_running_consolidation(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")

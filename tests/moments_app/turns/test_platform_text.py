@@ -67,8 +67,7 @@ def found(user: UserProfile, query: str = "harpsichord") -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form_of", FORMATS)
-@pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
+@pytest.mark.parametrize(("form_of", "role"), list(zip(FORMATS, ["user", "assistant", "tool", "system"], strict=True)))
 @pytest.mark.usefixtures("remembered")
 def test_row_23_a_context_sent_back_is_not_remembered_in_any_format(
     ada: UserProfile, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer, form_of: str, role: str

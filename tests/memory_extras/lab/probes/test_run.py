@@ -16,7 +16,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
-from tests.support.jobs import work_off
+from tests.support.jobs import ran, work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,10 +41,7 @@ def kept(service: Api, **fields: Any) -> Any:
 
 
 def run(user: UserProfile, session: Session | None = None) -> Job:
-    job = Job.objects.request(RunProbes.name, session, user_id=user.pk, requested_by="test", force=True)
-    done = run_job(job.job_id)
-    assert done is not None
-    return done
+    return ran(Job.objects.request(RunProbes.name, session, user_id=user.pk, requested_by="test", force=True))
 
 
 def test_a_run_reports_whether_words_and_evidence_reach_the_context(

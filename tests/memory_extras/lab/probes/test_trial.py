@@ -9,14 +9,13 @@ from memory_extras.lab.models import Probe
 from memory_extras.lab.probes.trial import try_probes
 from memory_extras.lab.trials.try_prompt import try_prompt
 from moments_app.context.input import LAYER_CACHE
-from moments_app.jobs.runner import run_job
-from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.sessions.digest import DigestSession
 from moments_app.summaries import RollSummary
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
-from tests.support.jobs import build
+from tests.support.jobs import build, run
 from tests.support.openai_server import Handler, OpenAIServer
 from tests.support.streams import form, note
 from tests.support.tables import everything
@@ -62,11 +61,6 @@ def test_a_probe_is_asked_with_the_context_of_each_version(ada: UserProfile, mod
 
 def begun(purpose: str, user: UserProfile) -> Session:
     return talk(user, {Purpose.MOMENT_BUILDER: 120, Purpose.ROLLING_SUMMARY: 30}.get(Purpose(purpose), 12))
-
-
-def run(process: str, session: Session) -> None:
-    job = run_job(Job.objects.request(process, session, requested_by="test", force=True).job_id)
-    assert job is not None and job.status == "completed"
 
 
 DOING: dict[str, Callable[[Session], object]] = {

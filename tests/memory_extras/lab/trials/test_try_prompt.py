@@ -9,15 +9,14 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memory_extras.lab.trials.try_prompt import CannotTry, Trial, try_prompt
-from moments_app.jobs.runner import run_job
-from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion, Summary
+from moments_app.models import EngineCall, MemoryStream, PromptResource, PromptVersion, Summary
 from moments_app.moments.division import BuildInput
 from moments_app.sessions.digest import DigestSession
 from moments_app.summaries import RollSummary
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.concurrency import other_connections
-from tests.support.jobs import build
+from tests.support.jobs import build, run
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, note
 from tests.support.tables import everything
@@ -46,11 +45,6 @@ def closing(asked: Callable[[], object]) -> Callable[[], None]:
             connection.close()
 
     return call
-
-
-def run(process: str, session: Session) -> None:
-    job = run_job(Job.objects.request(process, session, requested_by="test", force=True).job_id)
-    assert job is not None and job.status == "completed"
 
 
 @pytest.fixture

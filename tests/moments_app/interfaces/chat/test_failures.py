@@ -51,9 +51,8 @@ def incomplete() -> list[tuple[str, str]]:
 # --- the request ---
 
 
-@pytest.mark.parametrize(
-    ("headers", "status", "code", "named"),
-    [
+def test_a_call_without_user_or_session_is_rejected(site: str, key: str, upstream: OpenAIServer) -> None:
+    for headers, status, code, named in (
         ({"X-User-Id": ""}, 400, "missing_user_id", "X-User-Id"),
         ({"X-User-Id": "a/b"}, 400, "invalid_header", "X-User-Id"),
         ({"X-Session-Id": "s" * 256}, 400, "invalid_header", "X-Session-Id"),
@@ -61,24 +60,22 @@ def incomplete() -> list[tuple[str, str]]:
         ({"Authorization": ""}, 401, "invalid_api_key", "key"),
         ({"Authorization": "Bearer mem_000000000000_wrong"}, 401, "invalid_api_key", "key"),
         ({"Authorization": "Basic YTpi"}, 401, "invalid_api_key", "key"),
-    ],
-)
-def test_a_call_without_user_or_session_is_rejected(
-    site: str, key: str, upstream: OpenAIServer, headers: dict[str, str], status: int, code: str, named: str
-) -> None:
-    answered, _, body = post(site, key, **headers)
-    assert (answered, body["error"]["code"]) == (status, code)
-    assert body["error"]["type"] == "invalid_request_error"
-    assert named in body["error"]["message"]
+    ):
+        answered, _, body = post(site, key, **headers)
+        assert (answered, body["error"]["code"]) == (status, code), headers
+        assert body["error"]["type"] == "invalid_request_error"
+        assert named in body["error"]["message"]
     assert upstream.requests == []
     assert not Session.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "told"),
-    [
+def test_a_body_that_is_not_a_conversation_is_rejected_without_quoting_it(
+    site: str, key: str, upstream: OpenAIServer
+) -> None:
+    bodies: list[tuple[Any, str, str]] = [
         (b"{", "invalid_json", "not valid JSON"),
         (b'{"messages": NaN}', "invalid_json", "not valid JSON"),
+        (json.dumps(HELLO)[:-1].encode() + b', "temperature": 1e400}', "invalid_json", ""),
         (b"[" * 100_000, "invalid_json", "nested"),
         (b"[]", "invalid_messages", "messages"),
         ({"model": "m"}, "invalid_messages", "messages"),
@@ -88,22 +85,12 @@ def test_a_call_without_user_or_session_is_rejected(
         ({"messages": [{"role": "user", "content": "a\0b"}]}, "invalid_message", "messages[0]: content"),
         ({"messages": [{"role": "user", "content": "x" * 200_001}]}, "invalid_message", "200000"),
         ({"messages": [{"role": "user", "content": {"a": 1}}]}, "invalid_message", "messages[0]: content"),
-    ],
-)
-def test_a_body_that_is_not_a_conversation_is_rejected_without_quoting_it(
-    site: str, key: str, upstream: OpenAIServer, body: Any, code: str, told: str
-) -> None:
-    status, _, answer = post(site, key, body)
-    assert (status, answer["error"]["code"]) == (400, code)
-    assert told in answer["error"]["message"]
-    assert "king" not in answer["error"]["message"]
-    assert upstream.requests == []
-
-
-def test_a_number_out_of_range_is_rejected(site: str, key: str, upstream: OpenAIServer) -> None:
-    body = json.dumps(HELLO)[:-1] + ', "temperature": 1e400}'
-    status, _, answer = post(site, key, body.encode())
-    assert (status, answer["error"]["code"]) == (400, "invalid_json")
+    ]
+    for body, code, told in bodies:
+        status, _, answer = post(site, key, body)
+        assert (status, answer["error"]["code"]) == (400, code), str(body)[:100]
+        assert told in answer["error"]["message"]
+        assert "king" not in answer["error"]["message"]
     assert upstream.requests == []
 
 
@@ -182,7 +169,7 @@ def test_errors_of_other_addresses_and_methods_have_the_same_shape(site: str, cl
 # --- the upstream ---
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 429])
+@pytest.mark.parametrize("status", [400, 429])
 def test_an_upstreams_rejection_is_passed_on_and_is_not_a_round(
     site: str, key: str, upstream: OpenAIServer, status: int
 ) -> None:
