@@ -143,7 +143,7 @@ def _problem(vector: Any, dimensions: int) -> str:
         return "contains something other than numbers"
     sizes = list(map(abs, vector))
     largest = max(sizes)
-    # Written as `not all(…)`, the check ignore a NaN, but the sum does not.
+    # The maximum may ignore a NaN, but the sum does not.
     if not largest <= HALF_PRECISION_MAX or math.isnan(sum(sizes)):
         return f"contains a number that is not finite or is over {HALF_PRECISION_MAX:,}"
     if largest < HALF_PRECISION_LEAST:

@@ -24,7 +24,7 @@ from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import MAX_WORDS, RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.scoring import MOMENT_SHARE
+from moments_app.recall.scoring import SOURCE_SHARE
 from moments_app.recall.search import EXTRA_RESULTS, READ_AHEAD, Hits, rank, recall
 from moments_app.sessions.settle import Settle
 from moments_app.turns import platform_text
@@ -356,7 +356,7 @@ class TestOrder:
         covered, other, key = ("turn", (7, 9)), ("turn", (7, 50)), ("moment", (3, 0))
         shares = {covered: 4.0, other: 4.0, key: 4.0}
         ranking = rank(Hits(shares, weights={"turn": 8.0, "moment": 8.0}, spans={key: (7, 0, 9)}), 5)
-        assert ranking[covered] == pytest.approx(ranking[other] + MOMENT_SHARE * ranking[key])
+        assert ranking[covered] == pytest.approx(ranking[other] + SOURCE_SHARE * ranking[key])
 
     def test_weak_results_beside_a_much_better_one_are_limited(self) -> None:
         """With words only, and with vectors."""
