@@ -10,7 +10,7 @@ example names in German, where every noun is capitalized.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -134,11 +134,18 @@ Judge = Callable[[Answer], Judged[Answer]]
 
 
 class Evidence:
-    """Checks a model's answer against the texts that the model received, and records the results."""
+    """Checks a model's answer against the texts that the model received, and records the results.
 
-    def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
+    Args:
+        turns: the turns that the answer is about.
+        known: other texts that may support the answer.
+        call_texts: all turns of a combined call. Only the names in them count as mentioned.
+    """
+
+    def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = (), call_texts: Collection[str] = ()) -> None:
         self._turn_texts = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
         self._texts = [*self._turn_texts, *known]
+        self._call_texts = call_texts
         self._user_texts = [turn.content for turn in turns if turn.role == "user"]
         self._said_at = [turn.created_at for turn in turns]
         self._years = {turn.created_at.year for turn in turns}
@@ -219,7 +226,8 @@ class Evidence:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        return frozenset(word[:NAME_STEM].casefold() for text in self._texts for word in _WORD.findall(text))
+        texts = [*self._texts, *self._call_texts]
+        return frozenset(word[:NAME_STEM].casefold() for text in texts for word in _WORD.findall(text))
 
     @cached_property
     def _in_digits(self) -> list[str]:

@@ -116,7 +116,9 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
     if not any(part.name in answer for part in parts):
         raise InvalidAnswer(json.dumps(answer), "it contains none of the parts.")
     turns = _turns_of(parts)
-    return [_answer_of(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
+    texts = [f"{turn.name} {turn.content}" for turn in turns.values()]
+    of_call = [replace(part, request=replace(part.request, call_texts=texts)) for part in parts]
+    return [_answer_of(part, answer.get(part.name), _numbers(part, turns)) for part in of_call]
 
 
 def _answer_of(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:

@@ -64,6 +64,7 @@ class FormationRequest:
     sections: Sequence[StreamSection]
     prompt: str  # the text of the active prompt version
     others: Collection[str] = ()  # names of the speakers other than the user
+    call_texts: Sequence[str] = ()  # all turns of a combined call
 
     @property
     def question(self) -> "Question[FormationAnswer]":
@@ -169,7 +170,8 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
 
     If none is supported, the model is called again, and the supported statements of its second answer are used.
     """
-    evidence = Evidence(request.turns, [line for section in request.sections for line in section.lines])
+    known = [line for section in request.sections for line in section.lines]
+    evidence = Evidence(request.turns, known, request.call_texts)
     sections = {section.label: section for section in request.sections}
     streams = [
         _judged_entry(entry, evidence, sections) if isinstance(entry, dict) else entry for entry in answer.streams

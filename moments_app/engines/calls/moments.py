@@ -86,6 +86,7 @@ class MomentRequest:
     turns: Sequence[Turn]  # the turns of the window, oldest first, with indexes 0..n-1
     journey: Journey  # the person's moments before the window
     prompt: str  # the text of the active prompt version
+    call_texts: Sequence[str] = ()  # all turns of a combined call
 
     @property
     def question(self) -> Question[MomentAnswer]:
@@ -98,7 +99,7 @@ class MomentRequest:
 
     def _judged(self, answer: MomentAnswer) -> Judged[MomentAnswer]:
         """Return the answer without unsupported parts. Report a problem if a moment has no supported summary."""
-        evidence = Evidence(self.turns, [moment.summary for moment in self.journey.moments])
+        evidence = Evidence(self.turns, [moment.summary for moment in self.journey.moments], self.call_texts)
         drafts = [_judged_moment(moment, evidence) for moment in answer.moments]
         bare = sum(not draft.summary for draft in drafts)
         problem = f"neither the turns nor the earlier moments support the summary of {bare} of the moments."

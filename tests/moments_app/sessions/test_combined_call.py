@@ -271,3 +271,26 @@ def test_a_statement_ends_one_of_an_earlier_session_of_the_same_call(
     assert dict(ended.values_list("content", "replaced_by__content")) == {"User has a boat.": "User sold the boat."}
     results = [job.result["memories_formed"] for job in Job.objects.filter(process=Settle.name).order_by("session_id")]
     assert [one["dropped"].get("ends what is not listed", 0) for one in results] == [0, 0, 2]
+
+
+def test_names_from_another_session_of_the_call_count_as_mentioned(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    for number, text in enumerate(("Here I am again: Marit, the one with the kiln.", "The kiln cracked today.")):
+        at = timezone.now() - timedelta(days=9 - number)
+        session = arrived_when_said(append(ada, f"s{number}", [NewMessage("user", text, created_at=at)]).session)
+        Job.objects.request(Settle.name, session, requested_by="test")
+
+    def answer(handler: behave.Handler, body: dict[str, Any]) -> None:
+        parts = right_answer(body)
+        parts["moments_2"]["moments"][0]["summary"] = "The kiln of Marit cracked."
+        lines = ["event 1: The kiln of Marit cracked.", "event 1: The kiln of Ottilie cracked."]
+        parts["memories_2"] = {"streams": [{"stream": "user", "statements": lines}]}
+        handler.complete(json.dumps(parts))
+
+    model_server.queue(answer)
+    work_off()
+    assert asked_for(model_server) == ["combined"]
+    assert Moment.objects.filter(summary="The kiln of Marit cracked.").exists()
+    found = MemoryAtom.objects.filter(content__startswith="The kiln of", position=None)
+    assert list(found.values_list("content", flat=True)) == ["The kiln of Marit cracked."]
