@@ -168,13 +168,18 @@ def _request(
 
 
 def _section(label: str, stream: MemoryStream, known: KnownItems) -> StreamSection:
+    is_of_session = stream.stream_type == MemoryStream.Type.SESSION
     return StreamSection(
         label=label,
         prompt=stream.extraction_prompt,
         observation_words=stream.observation_max_words if stream.extracts_observations else 0,
         fact_words=stream.fact_max_words if stream.extracts_facts else 0,
         current=known.current.get(label, ""),
-        known={number: _dated(atom) for number, atom in known.statements.items() if atom.stream_id == stream.pk},
+        known={
+            number: _dated(atom)
+            for number, atom in known.statements.items()
+            if atom.stream_id == stream.pk or (is_of_session and number in known.of_other_sessions)
+        },
     )
 
 

@@ -22,6 +22,7 @@ COLUMNS = ("stream_id", "content", "worth", "formed_at")
 class KnownItems:
     # current statements, keyed by number in the prompt; the engine refers to these numbers to end statements
     statements: Mapping[int, MemoryAtom] = field(default_factory=dict)
+    of_other_sessions: Collection[int] = ()  # the numbers of statements from the person's other sessions
     current: Mapping[str, str] = field(default_factory=dict)  # the text and the items of each stream, keyed by label
 
 
@@ -42,12 +43,17 @@ def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
 
 
 def _known_items(streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]) -> KnownItems:
+    fed = {stream.pk for stream in streams.values()}
     own = [atom for stream in streams.values() if not stream.is_shard for atom in atoms.get(stream.pk, ())]
     own.sort(key=attrgetter("worth", "formed_at", "pk"), reverse=True)
-    numbered = dict(enumerate(own[:CURRENT_STATEMENTS], start=1))
-    shown = {atom.pk for atom in numbered.values()}
+    own = own[:CURRENT_STATEMENTS]
+    others = [atom for stream, found in atoms.items() if stream not in fed for atom in found]
+    others.sort(key=attrgetter("formed_at", "pk"), reverse=True)
+    numbered = dict(enumerate([*own, *others[:CURRENT_STATEMENTS]], start=1))
+    shown = {atom.pk for atom in own}
     return KnownItems(
         numbered,
+        range(len(own) + 1, len(numbered) + 1),
         {label: _current(stream, atoms.get(stream.pk, ()), shown) for label, stream in streams.items()},
     )
 
@@ -70,10 +76,14 @@ def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[
 
 
 def _queries_for(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
-    """Yield one query for all session streams, and one or two for each other stream."""
+    """Yield two queries for the streams of the person's sessions, and one or two for each other stream."""
+    of_sessions = active.filter(stream__stream_type=MemoryStream.Type.SESSION)
     own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
     if own:
-        yield active.filter(stream__in=own).newest_first()[: CURRENT_STATEMENTS * len(own)]
+        yield of_sessions.filter(stream__in=own).newest_first()[: CURRENT_STATEMENTS * len(own)]
+        agents = {stream.agent_id for stream in own}
+        others = of_sessions.filter(user=own[0].user_id, stream__agent_id__in=agents).exclude(stream__in=own)
+        yield others.newest_first()[:CURRENT_STATEMENTS]
     for stream in (stream for stream in streams if stream not in own):
         yield active.filter(stream=stream).newest_first()[: CURRENT_STATEMENTS + CURRENT_ITEMS]
         if not stream.is_shard:

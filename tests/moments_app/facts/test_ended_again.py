@@ -130,6 +130,27 @@ def test_a_model_ends_listed_facts_by_number_without_another_call(ada: UserProfi
     assert MemoryAtom.objects.get(content="Ada has a boat.").state == "ended"
 
 
+def test_row_9_a_model_ends_statements_of_other_sessions_of_the_same_person_and_agent(
+    ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
+) -> None:
+    def of_session(*lines: str) -> behave.Behaviour:
+        return behave.memories({"stream": "session", "statements": list(lines)})
+
+    before, after = "The vans come in April.", "The vans come in May."
+    for user, session_id, agent in ((ada, "s1", "default"), (ada, "s2", "other"), (bo, "s1", "default")):
+        model_server.queue(of_session(item(before)))
+        text = NewMessage("user", before, created_at=datetime(2025, 1, 10, tzinfo=UTC))
+        form(append(user, session_id, [text], agent_id=agent).session)
+    model_server.queue(of_session(item(after, "ends 1")))
+    job = say(ada, "s3", "2025-02-10", after)
+    asked = model_server.requests[-1]["messages"][1]["content"]
+    sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
+    assert [one.get("known") for one in sections if one["stream"] == "session"] == [{"1": f"{before} (2025-01-10)"}]
+    assert job.result["ended"] == 1
+    ended = MemoryAtom.objects.filter(state="ended").values_list("user__user_id", "source_session__session_id")
+    assert list(ended) == [("ada", "s1")]
+
+
 def test_an_unknown_number_ends_nothing_and_an_uncertain_ending_is_a_question(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
