@@ -59,7 +59,14 @@ from moments_app.provenance.retract import (
 )
 from moments_app.provenance.rewording import apply_edits_since
 from moments_app.streams.texts import undo_since
-from moments_app.streams.timeline import facts_ended_by, recompute_timelines, refresh_derived, reopen, reopened_columns
+from moments_app.streams.timeline import (
+    ENDED_BY_FACT,
+    facts_ended_by,
+    recompute_timelines,
+    refresh_derived,
+    reopen,
+    reopened_columns,
+)
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
@@ -325,9 +332,12 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
             before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
+    ended_by_person = set(MemoryAtom.objects.filter(pk__in=there).exclude(ENDED_BY_FACT).values_list("pk", flat=True))
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
-        columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *reopened_columns(was))
+        columns = ["merged_into_id", "position", "consolidated_at"]
+        if item.object_pk not in ended_by_person:
+            columns += ["replaced_by_id", *reopened_columns(was)]
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _restore_people(retraction)

@@ -28,6 +28,8 @@ from sessions_app.refusals import Refusal
 
 MIN_CONFIDENCE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
+# Facts that another fact ended, by rules, by an engine or by an operator's answer. Not those that a person ended.
+ENDED_BY_FACT = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
 TIMEZONE = "timezone"  # reason of a change to the end of a plan
@@ -190,8 +192,7 @@ def facts_ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> li
     """
     users = {atom.user_id for atom in atoms if atom.user_id}
     by_them = Q(replaced_by__in=[atom.pk for atom in atoms]) | Q(end_message_ids__overlap=list(turns))
-    automatic = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
-    found = MemoryAtom.objects.filter(by_them, automatic, user__in=users, state=MemoryAtom.State.ENDED)
+    found = MemoryAtom.objects.filter(by_them, ENDED_BY_FACT, user__in=users, state=MemoryAtom.State.ENDED)
     return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
 
 

@@ -1,6 +1,7 @@
 """Ended facts when retracted, undone, erased, exported, restored, or named by a model."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Contradiction, MemoryAtom, Retraction
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import CorrectionRequest, correct, correcting, ending, withdrawing
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import edit
@@ -97,6 +98,24 @@ def test_an_export_has_ended_facts_with_their_replacements(life: UserProfile, tm
 
 def answers(*facts: str) -> behave.Behaviour:
     return behave.memories({"stream": "user", "statements": list(facts)})
+
+
+@pytest.mark.parametrize("change", [ending, withdrawing])
+def test_row_2_a_fact_that_a_person_ended_stays_ended_after_an_undo_and_another_retraction(
+    ada: UserProfile, change: Callable[[], CorrectionRequest]
+) -> None:
+    say(ada, "s1", "2025-01-10", "I moved to Oslo.")
+    say(ada, "s2", "2025-03-03", "I moved to Bergen.")
+    moved = Session.objects.get(session_id="s2")
+    made = retract(moved, None, reason="planted", requested_by="test")
+    oslo = MemoryAtom.objects.get(value="Oslo")
+    assert oslo.state == "active"
+    correct(oslo, change(), requested_by="operator:ann")
+    undo_retraction(made, requested_by="test")
+    retract(moved, None, reason="planted", requested_by="test")
+    oslo.refresh_from_db()
+    assert (oslo.state, oslo.ended_by) == ("ended", "operator:ann")
+    assert "Oslo" not in UserProfile.objects.get(pk=ada.pk).summary
 
 
 def said_on(day: str, text: str) -> NewMessage:

@@ -84,7 +84,8 @@ class TestDerived:
             said("User: My kiln is in Turin."),
             said("User: A new kiln costs too much."),
         ]
-        profile = derived([*statements, written], UTC)
+        verbs = [said(f"Ida says that she called {name} four times.") for name in ("Tom", "Bea", "Max")]
+        profile = derived([*statements, *verbs, written], UTC)
         assert (profile.interests, profile.preferred_topics) == (["bees", "painting"], ["kiln"])
 
 
