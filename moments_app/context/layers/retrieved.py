@@ -161,7 +161,8 @@ def _score(result: Result) -> float:
         return result.score
     tokens = estimate_tokens(result.content[:MAX_CHARS])
     of_kind = 1.0 if result.kind == "turn" else min(1.0, USUAL_LINE / max(tokens, 1))
-    return result.score * of_kind * (USUAL_LINE / (tokens + LINE_OVERHEAD)) ** LENGTH_EXPONENT
+    of_length: float = (USUAL_LINE / (tokens + LINE_OVERHEAD)) ** LENGTH_EXPONENT
+    return result.score * of_kind * of_length
 
 
 def _why(result: Result, *, is_of_span: bool) -> str:
