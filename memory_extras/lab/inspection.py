@@ -7,12 +7,12 @@ timed. The results don't count as used.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.conf import settings
 
 from moments_app.models.embedding import KINDS
-from moments_app.recall.query import with_relevances, with_vector
+from moments_app.recall.query import with_names, with_relevances, with_vector
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Result
@@ -72,7 +72,8 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
     """
     seen = Inspection(request)
     with seen.timed("embedding"):
-        seen.request = with_vector(request)
+        named = with_names(request.text, user.user_id, application=user.application_id)
+        seen.request = with_vector(replace(request, text=named))
     if settings.RERANK.base_url:
         with seen.timed("reranking"):
             seen.request = with_relevances(

@@ -19,9 +19,9 @@ from django.db.models.functions import Greatest
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
-from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements import NAME, kind_of, statement_of, worth_of
 from moments_app.engines.statements.dates import plan_ends, start_in
-from moments_app.engines.statements.named_people import relationship_of
+from moments_app.engines.statements.named_people import USER, relationship_of, with_first_names
 from moments_app.engines.words import words_of
 from moments_app.models.correction import SHOWN_COLUMNS, Cause, StatementChange
 from moments_app.models.job import Job
@@ -206,6 +206,11 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def fresh(self) -> Self:
         """Return the waiting observations that no consolidation has read yet. They make the next consolidation due."""
         return self.waiting().filter(consolidated_at=None)
+
+    def names_of_user(self, user: int) -> frozenset[str]:
+        """Return the names that facts use for a user: those in `USER`, and the stated full and first names."""
+        facts = self.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False, is_wrong=False)
+        return with_first_names(facts.values_list("value", flat=True)).union(USER)
 
     def of_profile(self) -> Self:
         return self.filter(attribute__in=PROFILE_ATTRIBUTES)

@@ -19,7 +19,15 @@ from moments_app.engines.calls.texts import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.statements.named_people import Mention, relationships_in
 from moments_app.engines.transcript import Turn
-from moments_app.models import Circuit, EmbeddingModel, EngineCall, KnownPerson, PromptResource, PromptVersion
+from moments_app.models import (
+    Circuit,
+    EmbeddingModel,
+    EngineCall,
+    KnownPerson,
+    MemoryAtom,
+    PromptResource,
+    PromptVersion,
+)
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.request import RecallRequest, Vector
 from moments_app.recall.results import Result
@@ -136,16 +144,18 @@ def with_names(query: str, user_id: str | None, *, application: int) -> str:
 
 
 def _with_names(query: str, mentions: Sequence[Mention], user: UserProfile) -> str:
-    known = KnownPerson.objects.filter(user=user)
     wanted = frozenset[str]().union(*(one.relationships for one in mentions))
-    related = list(known.filter(relationship__in=wanted).newest_first()[:MAX_RELATED])
-    text = query
-    for one in reversed(mentions):
-        names = [person.name for person in related if person.relationship in one.relationships]
-        names = [name for name in names[:MAX_NAMES] if name not in query]
-        if names and not (one.owner and known.named(one.owner).exists()):
-            text = f"{text[: one.end]} ({', '.join(names)}){text[one.end :]}"
-    return text
+    related = KnownPerson.objects.filter(user=user, relationship__in=wanted).newest_first()
+    found = list(related.values_list("name", "relationship")[:MAX_RELATED])
+    own_names = MemoryAtom.objects.names_of_user(user.pk) if found else ()
+    text, added = "", 0
+    for one in mentions:
+        text, added = text + query[added : one.end], one.end
+        names = [name for name, relationship in found if relationship in one.relationships]
+        names = [name for name in names[:MAX_NAMES] if name not in query and name not in text]
+        if names and (not one.owner or one.owner in own_names):
+            text += f" ({', '.join(names)})"
+    return text + query[added:]
 
 
 # --- the vector ---

@@ -167,6 +167,7 @@ def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
 # the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
 # measurements.
 NEIGHBOR_SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
+MIN_OF_KIND = 30  # minimum texts of a kind for a scale of its own
 CANDIDATES = 150  # number of best results of each search to rank
 # If no text has at least this share of the query's words, the matches are probably random.
 TRUSTED_SHARE = 0.5
@@ -189,33 +190,33 @@ def word_scores(shares: Mapping[Key, float], max_score: float) -> dict[Key, floa
 def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
     """Return how far each text is above the least similar of the best `CANDIDATES` of its kind, in standard deviations.
 
-    Facts are short, so they are usually more similar to a question than turns. Texts without a vector (`unembedded`)
-    get the mean, because their meaning is unknown.
+    Facts are short, so they are usually more similar to a question than turns. Kinds with few texts are compared with
+    all texts. Texts without a vector (`unembedded`) get the mean, because their meaning is unknown.
     """
+    if not similarity:
+        return {}
     by_kind: dict[str, dict[Key, float]] = defaultdict(dict)
     for key, cosine in similarity.items():
         by_kind[key[0]][key] = cosine
-    scores: dict[Key, float] = {}
-    means: dict[str, float] = {}
-    for kind, cosines in by_kind.items():
-        of_kind, means[kind] = _deviations(cosines)
-        scores |= of_kind
-    if means:
-        mean_of_kinds = fmean(means.values())
-        scores |= {key: means.get(key[0], mean_of_kinds) for key in unembedded}
-    return scores
+    of_all = _Scale(similarity.values())
+    scales = {kind: _Scale(found.values()) if len(found) >= MIN_OF_KIND else of_all for kind, found in by_kind.items()}
+    scores = {key: scales[kind].score(cosine) for kind, found in by_kind.items() for key, cosine in found.items()}
+    return scores | {key: scales.get(key[0], of_all).mean_score for key in unembedded}
 
 
-def _deviations(similarity: Mapping[Key, float]) -> tuple[dict[Key, float], float]:
-    """Return the scores of the texts of one kind, and the mean score of the best `CANDIDATES`."""
-    nearest = sorted(similarity.values(), reverse=True)[:CANDIDATES]
-    mean = fmean(nearest)
-    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
-    if deviation < 1e-9:
-        return dict.fromkeys(similarity, 0.0), 0.0
-    least = nearest[-1]
-    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
-    return scores, (mean - least) / deviation
+class _Scale:
+    """The similarities of some texts, as a scale for scores."""
+
+    def __init__(self, similarities: Iterable[float]) -> None:
+        nearest = sorted(similarities, reverse=True)[:CANDIDATES]
+        mean, self._least = fmean(nearest), nearest[-1]
+        self._deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
+        self.mean_score = self.score(mean)
+
+    def score(self, cosine: float) -> float:
+        if self._deviation < 1e-9 or cosine <= self._least:
+            return 0.0
+        return (cosine - self._least) / self._deviation
 
 
 def turn_scores(
@@ -254,7 +255,7 @@ def turn_scores(
 def share_with_sources(
     turns: dict[Place, float], facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]
 ) -> None:
-    """Add a share of each fact's score to its source turns, and of their best score to the fact.
+    """Add a share of the score of a turn's best fact to the turn, and of a fact's best source turn to the fact.
 
     Both then rank higher than a fact or a turn that only resembles the query.
 
@@ -263,8 +264,11 @@ def share_with_sources(
         facts: the scores of other kinds; changed in place.
         sources: the source turns of facts, if they have scores.
     """
-    best = {key: max(turns[place] for place in places) for key, places in sources.items()}
+    of_facts: dict[Place, float] = defaultdict(float)
     for key, places in sources.items():
         for place in places:
-            turns[place] += SOURCE_SHARE * facts[key]
-        facts[key] += SOURCE_SHARE * best[key]
+            of_facts[place] = max(of_facts[place], facts[key])
+    for key, places in sources.items():
+        facts[key] += SOURCE_SHARE * max(turns[place] for place in places)
+    for place, score in of_facts.items():
+        turns[place] += SOURCE_SHARE * score

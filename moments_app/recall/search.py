@@ -100,12 +100,19 @@ class Hits:
     weights: dict[str, float] = field(default_factory=dict)  # the maximum score in text search, keyed by kind
     unembedded: set[Key] = field(default_factory=set)  # turns that have no vector yet
     spans: dict[Key, TurnSpan] = field(default_factory=dict)  # the turns that the moments cover
-    sources: dict[Key, list[Place]] = field(default_factory=dict)  # the source turns of facts, if they are hits
+    places: dict[int, Place] = field(default_factory=dict)  # of turns, by primary key
+    source_pks: dict[Key, list[int]] = field(default_factory=dict)  # the source turns of facts
 
     @property
     def shares(self) -> dict[Key, float]:
         """The scores in text search as shares of the maximum score."""
         return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
+
+    @property
+    def sources(self) -> dict[Key, list[Place]]:
+        """The source turns of facts, if they are hits."""
+        of_facts = {key: [self.places[pk] for pk in pks if pk in self.places] for key, pks in self.source_pks.items()}
+        return {key: places for key, places in of_facts.items() if places}
 
     def update(self, others: "Hits") -> None:
         self.text |= others.text
@@ -113,7 +120,8 @@ class Hits:
         self.weights |= others.weights
         self.unembedded |= others.unembedded
         self.spans |= others.spans
-        self.sources |= others.sources
+        self.places |= others.places
+        self.source_pks |= others.source_pks
 
 
 def recall(
@@ -176,26 +184,21 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}
-    places: dict[int, Place] = {}  # by primary key of the turn
-    sources: dict[Key, list[int]] = {}
     for name, kind, found, score, session, sequence, last, is_unembedded, source_pks in rows:
         if kind != "turn":
             key = (kind, (found, 0))
             if session is not None:
                 hits.spans[key] = (session, sequence, last)
             elif source_pks:
-                sources[key] = source_pks
+                hits.source_pks[key] = source_pks
         elif session is not None:
             key = (kind, (session, sequence))
-            places[found] = key[1]
+            hits.places[found] = key[1]
             if is_unembedded:
                 hits.unembedded.add(key)
         else:
             continue
         by_search[name][key] = score
-    for key, pks in sources.items():
-        if of_fact := [places[pk] for pk in pks if pk in places]:
-            hits.sources[key] = of_fact
     return hits
 
 

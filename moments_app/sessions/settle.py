@@ -59,6 +59,7 @@ from moments_app.streams import formation
 from moments_app.streams.formation import (
     FORMED,
     UNFORMED,
+    Candidate,
     Formed,
     calls_before_settling,
     model_with_open_circuit,
@@ -212,12 +213,23 @@ def _process_session(
         journey = known.journey.extended([new.moment for new in result.moments])
         result.built = replace(built, journey=journey_text(journey))
     if one.formation:
-        items = [item for each in earlier if each.formed and not is_chained for item in each.formed.candidates]
+        items = [] if is_chained else _earlier_items(one, earlier)
         result.formed = formation.form(one.formation, engine, no_progress, items)
     if one.digest:
         lessons = [item.draft.text for item in result.formed.lessons] if result.formed else []
         result.digested = derive_digest(one.digest, _episodes(result), _open_items(result), lessons, engine.name)
     return result
+
+
+def _earlier_items(one: QuietSession, earlier: Sequence[SessionResult]) -> list[Candidate]:
+    """Return the items of earlier sessions with the same agent. Streams with their own model had a separate call."""
+    return [
+        item
+        for each in earlier
+        if each.formed and each.quiet.formation and each.quiet.session.agent_id == one.session.agent_id
+        for item in each.formed.candidates
+        if not each.quiet.formation.streams[item.label].own_model
+    ]
 
 
 def _unsaved_moments(one: QuietSession, built: Built) -> list[PriorMoment]:

@@ -3,7 +3,7 @@
 `form_memories` and `settle` share this code.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -237,24 +237,26 @@ def form(input: FormationInput, engine: Engine, progress: Progress, earlier: Seq
     """Call the engine, once for each model of the streams, and collect the valid items of the answers.
 
     Args:
-        earlier: the items of earlier sessions in the same answer. Items of this session can end them.
+        earlier: the items of earlier sessions of the same agent in the same answer. Items of this session can end them.
     """
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
     lessons: list[Candidate] = []
     groups = by_model(input)
     asked: list[str] = []
+    used: set[LetterKey] = set()  # letters of this session's items, including dropped ones
     for number, (model, sections) in enumerate(groups.items()):
         progress(number, len(groups))
         formed_by = engine.with_model(model) if model else engine
         answer = formed_by.form_memories(replace(input.request, sections=sections))
         labels = {section.label for section in sections}
+        used |= _used_letters(answer.streams)
         for entry in answer.streams:
             for one in _candidates(entry, labels, input, dropped):
                 into = lessons if one.label == LESSONS else candidates
                 into.append(replace(one, engine=formed_by.name))
         asked.append(formed_by.name)
-    candidates = _with_valid_ends(candidates, earlier, input, dropped)
+    candidates = _with_valid_ends(candidates, [one for one in earlier if one.letter_key not in used], input, dropped)
     return Formed(candidates, lessons, dropped, ", ".join(asked))
 
 
@@ -307,6 +309,15 @@ def _candidate(
     else:
         return Candidate(label, atom_type, sequences, draft.model_copy(update={"text": text}))
     return None
+
+
+def _used_letters(entries: Iterable[Any]) -> set[LetterKey]:
+    return {
+        (str(entry.get("stream")), letter)
+        for entry in entries
+        if isinstance(entry, dict)
+        for letter in entry.get("letters", ())
+    }
 
 
 def _with_valid_ends(
@@ -385,8 +396,9 @@ def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requ
         streams.setdefault(stream.pk, (stream, []))[1].extend(items)
 
     def end() -> list[MemoryAtom]:
-        of_letter: dict[LetterKey, int | None] = {}
+        of_agents: dict[str, dict[LetterKey, int | None]] = defaultdict(dict)
         for one in additions:
+            of_letter = of_agents[one.input.session.agent_id or ""]
             of_letter |= _lettered(one)
             one.ended = _end_named(one, of_letter)
         return [fact for one in additions for fact in one.ended]
@@ -466,7 +478,7 @@ def _end_named(one: _Addition, of_letter: Mapping[LetterKey, int | None]) -> lis
         ends.discard(atom.pk)
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
-        facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)
+        facts = MemoryAtom.objects.active().filter(same, user=one.input.session.user_id, formed_at__lte=atom.formed_at)
         ended += [fact for fact in facts if end_in_favor_of(fact, atom, cause)]
     return ended
 

@@ -1,7 +1,8 @@
 """Select the existing items for a formation, which then receives those similar to its turns (`nearest`).
 
-From a person's own streams, these are the current statements, numbered, with lasting and new ones first. From every
-stream, these are the text and the latest other items.
+From a person's own streams, these are the current statements, numbered, with lasting and new ones first. From the
+person's other sessions with the same agent, these are the newest statements. From every stream, these are the text and
+the latest other items.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from moments_app.models.atom import WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # maximum latest items per stream
-CURRENT_STATEMENTS = 200  # maximum statements per person
+CURRENT_STATEMENTS = 200  # maximum statements per person, and from other sessions
 CURRENT_CHARS = 6_000
 COLUMNS = ("stream_id", "content", "worth", "formed_at")
 
@@ -27,14 +28,26 @@ class KnownItems:
 
 
 def known_items_of(user: UserProfile, of_sessions: Iterable[Mapping[str, MemoryStream]]) -> list[KnownItems]:
-    """Return the existing items in the streams of each session.
+    """Return the existing items for each session of a run. A statement has the same number for all sessions.
 
     `of_sessions` contains the streams of each session of the person, keyed by label.
     """
     sessions = list(of_sessions)
     streams = {stream.pk: stream for labels in sessions for stream in labels.values()}
     atoms = _read(user, streams.values())
-    return [_known_items(labels, atoms) for labels in sessions]
+    others = _of_other_sessions(user, streams.values())
+    own = [_own_statements(labels, atoms) for labels in sessions]
+    of_agents = [_of_agents(labels, others) for labels in sessions]
+    pks = dict.fromkeys(atom.pk for found in [*own, *of_agents] for atom in found)
+    numbers = {pk: number for number, pk in enumerate(pks, start=1)}
+    return [
+        KnownItems(
+            {numbers[atom.pk]: atom for atom in [*statements, *elsewhere]},
+            frozenset(numbers[atom.pk] for atom in elsewhere),
+            _current_texts(labels, atoms, {atom.pk for atom in statements}),
+        )
+        for labels, statements, elsewhere in zip(sessions, own, of_agents, strict=True)
+    ]
 
 
 def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
@@ -42,20 +55,24 @@ def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 
-def _known_items(streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]) -> KnownItems:
-    fed = {stream.pk for stream in streams.values()}
+def _own_statements(
+    streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]]
+) -> Sequence[MemoryAtom]:
     own = [atom for stream in streams.values() if not stream.is_shard for atom in atoms.get(stream.pk, ())]
     own.sort(key=attrgetter("worth", "formed_at", "pk"), reverse=True)
-    own = own[:CURRENT_STATEMENTS]
-    others = [atom for stream, found in atoms.items() if stream not in fed for atom in found]
-    others.sort(key=attrgetter("formed_at", "pk"), reverse=True)
-    numbered = dict(enumerate([*own, *others[:CURRENT_STATEMENTS]], start=1))
-    shown = {atom.pk for atom in own}
-    return KnownItems(
-        numbered,
-        range(len(own) + 1, len(numbered) + 1),
-        {label: _current(stream, atoms.get(stream.pk, ()), shown) for label, stream in streams.items()},
-    )
+    return own[:CURRENT_STATEMENTS]
+
+
+def _of_agents(streams: Mapping[str, MemoryStream], others: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
+    """Return the statements from other sessions with the agent of this session."""
+    agents = {stream.agent_id for stream in streams.values() if stream.stream_type == MemoryStream.Type.SESSION}
+    return [atom for atom in others if atom.stream.agent_id in agents]
+
+
+def _current_texts(
+    streams: Mapping[str, MemoryStream], atoms: Mapping[int, Sequence[MemoryAtom]], shown: Collection[int]
+) -> dict[str, str]:
+    return {label: _current(stream, atoms.get(stream.pk, ()), shown) for label, stream in streams.items()}
 
 
 def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collection[int]) -> str:
@@ -76,15 +93,22 @@ def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[
 
 
 def _queries_for(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
-    """Yield two queries for the streams of the person's sessions, and one or two for each other stream."""
-    of_sessions = active.filter(stream__stream_type=MemoryStream.Type.SESSION)
+    """Yield one query for all session streams, and one or two for each other stream."""
     own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
     if own:
-        yield of_sessions.filter(stream__in=own).newest_first()[: CURRENT_STATEMENTS * len(own)]
-        agents = {stream.agent_id for stream in own}
-        others = of_sessions.filter(user=own[0].user_id, stream__agent_id__in=agents).exclude(stream__in=own)
-        yield others.newest_first()[:CURRENT_STATEMENTS]
+        yield active.filter(stream__in=own).newest_first()[: CURRENT_STATEMENTS * len(own)]
     for stream in (stream for stream in streams if stream not in own):
         yield active.filter(stream=stream).newest_first()[: CURRENT_STATEMENTS + CURRENT_ITEMS]
         if not stream.is_shard:
             yield active.filter(stream=stream).order_by("-worth", "-formed_at", "-id")[:CURRENT_STATEMENTS]
+
+
+def _of_other_sessions(user: UserProfile, streams: Collection[MemoryStream]) -> list[MemoryAtom]:
+    """Return the newest statements of the person's sessions that are not part of the run, with the same agents."""
+    own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
+    if not own:
+        return []
+    of_sessions = {"stream__stream_type": MemoryStream.Type.SESSION, "stream__user": user, "user": user}
+    active = MemoryAtom.objects.active().filter(**of_sessions, stream__agent_id__in={one.agent_id for one in own})
+    found = active.exclude(stream__in=own).exclude(attribute__in=WRITTEN_ATTRIBUTES).select_related("stream")
+    return list(found.only(*COLUMNS, "stream__agent_id").newest_first()[:CURRENT_STATEMENTS])

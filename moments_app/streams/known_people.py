@@ -24,6 +24,7 @@ from moments_app.engines.statements.named_people import (
     named_person,
     relationship_of,
     short_name,
+    with_first_names,
 )
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
@@ -81,8 +82,8 @@ def _link(statements: Sequence[MemoryAtom], user: int) -> None:
     atoms = [atom for atom in statements if _may_name(atom)]
     if not atoms:
         return
-    names = names_of(user)
-    names |= _with_first_names(atom.value for atom in statements if atom.attribute == NAME and atom.subject in names)
+    names = MemoryAtom.objects.names_of_user(user)
+    names |= with_first_names(atom.value for atom in statements if atom.attribute == NAME and atom.subject in names)
     people = People(KnownPerson.objects.filter(user=user).order_by("pk"), partial(_add, user))
     mentions = [(atom, *_mention(atom, names)) for atom in atoms]
     # Introductions come first, because other statements may name a person before they are introduced.
@@ -150,19 +151,9 @@ def _said(atom: MemoryAtom) -> Said:
     return Said(*(getattr(atom, field) for field in Said._fields))
 
 
-def names_of(user: int) -> frozenset[str]:
-    """Return the names that facts use for the user: those in `USER`, and the stated full and first names."""
-    facts = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
-    return _with_first_names(facts.filter(is_wrong=False).values_list("value", flat=True)).union(USER)
-
-
-def _with_first_names(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(called for name in names for called in (name, name.split(" ")[0]))
-
-
 def rebuild_known_people(pks: Collection[int]) -> None:
     people = list(KnownPerson.objects.filter(pk__in=pks).order_by("pk"))
-    names = {user: names_of(user) for user in {person.user_id for person in people}}
+    names = {user: MemoryAtom.objects.names_of_user(user) for user in {person.user_id for person in people}}
     for person in people:
         before = (person.name, person.aliases, person.relationship)
         _derive(person, names[person.user_id])
@@ -180,7 +171,7 @@ def _derive(person: KnownPerson, names: Collection[str]) -> None:
 
 def _stated_relationship(person: KnownPerson, rows: Iterable[Said], names: Collection[str]) -> str:
     valid = [row.content for row in rows if row.state != MemoryAtom.State.ENDED]
-    stated = (relationship_of(name, text, {"", *names}) for text in valid for name in person.names)
+    stated = (relationship_of(name, text, names) for text in valid for name in person.names)
     return next(filter(None, stated), "")
 
 
@@ -264,7 +255,7 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
     ]
     if len(names) < 2:
         return "".join(names)
-    own = {name.casefold() for name in (session.user.user_id, *names_of(session.user_id))}
+    own = {name.casefold() for name in (session.user.user_id, *MemoryAtom.objects.names_of_user(session.user_id))}
     return next((name for name in names if name.casefold() in own), names[0])
 
 

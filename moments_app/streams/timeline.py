@@ -19,7 +19,7 @@ from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Cause, Contradiction, MemoryAtom, StatementChange
 from moments_app.models.atom import BY_DATE, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
-from moments_app.streams.known_people import names_of, rebuild_known_people
+from moments_app.streams.known_people import rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.texts import remove_lines_with
 from sessions_app.database.sql import insert_if_missing, lock_rows
@@ -70,7 +70,7 @@ def recompute_timelines(atoms: Iterable[MemoryAtom], cause: Cause) -> list[Memor
     timed = [atom for atom in atoms if _has_timeline(atom)]
     changed: list[MemoryAtom] = []
     for user in sorted({atom.user_id for atom in timed if atom.user_id}):
-        names = names_of(user)
+        names = MemoryAtom.objects.names_of_user(user)
         timelines = {_timeline_of(atom, names) for atom in timed if atom.user_id == user}
         if any(one.subjects == names and one.attribute == NAME for one in timelines):
             own_facts = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")

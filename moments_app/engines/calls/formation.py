@@ -216,8 +216,10 @@ def _judged_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[s
     label, said = str(entry.get("stream", "")), entry.get("statements")
     if not isinstance(said, list):
         return {"stream": label, "facts": said}  # validation drops and counts it
-    lists: dict[str, Any] = {"observations": [], "facts": [], "lessons": []}
-    for item in map(parse_line, said):
+    items = list(map(parse_line, said))
+    letters = [item["letter"] for item in items if isinstance(item, dict) and "letter" in item]
+    lists: dict[str, Any] = {"observations": [], "facts": [], "lessons": [], "letters": letters}
+    for item in items:
         if (kept := _judged_item(item, evidence, of_many=label.startswith(SHARD))) is not None:
             lists[_list_of(kept, sections.get(label))].append(kept)
     return {"stream": label, **lists}

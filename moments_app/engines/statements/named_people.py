@@ -105,6 +105,10 @@ def is_proper_name(text: str) -> bool:
     return _WHOLE.fullmatch(text) is not None and _is_name(text, begins=True)
 
 
+def with_first_names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(called for name in names for called in (name, name.split(" ")[0]))
+
+
 def short_name(name: str) -> str:
     """Return the name without its title, otherwise its first word. Blank if there is no shorter form."""
     if title := _TITLED.match(name):
@@ -119,6 +123,18 @@ _MAY_BE = {
     "partner": frozenset({"husband", "wife", "boyfriend", "girlfriend", "fiancé", "fiancée"}),
     "child": frozenset({"son", "daughter"}),
 }
+# Possessives of the first person, by language.
+_OWN = {
+    "en": r"(?:my|our) ",
+    "de": r"(?:mein|unser)(?:e[mnrs]?)? ",
+    "es": r"(?:mis?|nuestr[ao]s?) ",
+    "fr": r"(?:mon|ma|mes|notre|nos) ",
+    "ru": r"(?:мо[йяёеию]|моего|моему|моей|моих|моим|моими|наш\w{0,3}) ",
+    "zh": "我(?:们)?的?",
+}
+_ENDINGS = {"ru": "[а-яё]{0,3}", "zh": ""}  # in other languages, the plural's "s"
+_OWNER = r"(?P<owner>[A-ZÀ-Þ][\w-]{0,40})['’]s "
+MAX_MENTIONS = 5  # maximum relationships of a question to read
 
 
 class Mention(NamedTuple):
@@ -126,36 +142,28 @@ class Mention(NamedTuple):
 
     relationships: frozenset[str]  # those that the word may stand for, in English
     end: int  # the index after the word
-    owner: str  # the name before "'s", as in "Nora's son"; blank if there is none
+    owner: str  # the name before "'s", as in "Nora's son"; blank for "my son"
 
 
-def _question_pattern() -> re.Pattern[str]:
-    spaced = [word for language, words in _WORDS.items() if language not in {"zh", "ru"} for word in words]
-    parts = [
-        rf"\b(?:{_any_of(spaced)})s?\b",
-        rf"\b(?:{_any_of(_WORDS['ru'])})[а-яё]{{0,3}}\b",
-        f"(?:{_any_of(_WORDS['zh'])})",
-    ]
-    return re.compile(rf"(?:(?P<owner>{_PROPER})['’]s {_FEW})?(?P<word>{'|'.join(parts)})", re.IGNORECASE)
+def _mention_pattern(language: str) -> re.Pattern[str]:
+    words = "|".join(map(re.escape, sorted(_WORDS[language], key=len, reverse=True)))
+    whose = f"(?:(?i:{_OWN[language]})|{_OWNER})" if language == "en" else f"(?i:{_OWN[language]})"
+    start, few, end = ("", "", "") if language == "zh" else (r"(?<!\w)", _FEW, r"\b")
+    return re.compile(f"{start}{whose}{few}(?i:(?P<word>{words}){_ENDINGS.get(language, 's?')}){end}")
 
 
-def _any_of(words: Iterable[str]) -> str:
-    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-
-
-_MENTION = _question_pattern()
+_MENTIONS = [_mention_pattern(language) for language in _OWN]
 
 
 def relationships_in(question: str) -> list[Mention]:
-    return [
-        Mention(_possible(_relationship_of_word(found["word"].casefold())), found.end(), found["owner"] or "")
-        for found in _MENTION.finditer(question)
+    """Return the relationships in a question to its author, or to a named person, in order."""
+    found = [
+        Mention(_possible(relationship), match.end(), match.groupdict().get("owner") or "")
+        for pattern in _MENTIONS
+        for match in pattern.finditer(question)
+        if (relationship := _BY_WORD.get(match["word"].casefold()))
     ]
-
-
-def _relationship_of_word(word: str) -> str:
-    """Return the relationship of a word that may be a plural or, in Russian, have an ending."""
-    return next(_BY_WORD[word[:end]] for end in range(len(word), 0, -1) if word[:end] in _BY_WORD)
+    return sorted(found, key=lambda mention: mention.end)[:MAX_MENTIONS]
 
 
 def _possible(relationship: str) -> frozenset[str]:

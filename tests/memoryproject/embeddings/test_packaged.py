@@ -41,7 +41,7 @@ def test_vectors_and_tokens_agree_with_the_packages_own_engine(
 ) -> None:
     made = model.embed(text, is_query=is_query)
     assert made.tokens == engine.token_count(text, is_query)
-    assert float(made.vector @ engine.encode(text, is_query)) > 0.99
+    assert float(made.vector @ engine.encode(text, is_query)) > 0.999
 
 
 @pytest.mark.parametrize("text", ["", "\0", "\ud83d", "a\0b", "去年" * 2_000, "🙈" * 5_000, "x" * 100_000])

@@ -149,6 +149,15 @@ def test_moments_of_one_answer_have_different_names() -> None:
     assert len(set(names)) == 3
 
 
+def test_statements_of_the_assistant_are_not_the_persons() -> None:
+    turns = talk([("assistant", "I am a large model and I love my job very much."), *KILN])
+    [entry] = (
+        ExtractiveEngine().form_memories(FormationRequest(turns, [StreamSection("user", "", 25, 50, "")], "")).streams
+    )
+    kept = [item["text"] for item in entry["facts"] + entry["observations"]]
+    assert kept and not any("large model" in text for text in kept)
+
+
 def test_the_same_turns_give_the_same_answer() -> None:
     turns = talk(KILN, ITALIAN, KILN)
     assert len({built(turns).model_dump_json() for _ in range(3)}) == 1

@@ -10,11 +10,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from moments_app.models import Contradiction, MemoryAtom, Retraction
+from moments_app.models import Contradiction, MemoryAtom, MemoryStream, Retraction
 from moments_app.provenance.correct import CorrectionRequest, correct, correcting, ending, withdrawing
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import edit
+from moments_app.streams.formation import by_label
+from moments_app.streams.known import known_items_of
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -27,7 +29,7 @@ from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import work_off
 from tests.support.lives import MOVES, say
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import form
+from tests.support.streams import form, note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -168,6 +170,24 @@ def test_row_9_a_model_ends_statements_of_other_sessions_of_the_same_person_and_
     assert job.result["ended"] == 1
     ended = MemoryAtom.objects.filter(state="ended").values_list("user__user_id", "source_session__session_id")
     assert list(ended) == [("ada", "s1")]
+
+
+def test_row_9_a_session_receives_no_statements_of_another_agent_or_of_shared_memory(ada: UserProfile) -> None:
+    sessions = [append(ada, agent, [NewMessage("user", "Hi.")], agent_id=agent).session for agent in ("a", "b")]
+    MemoryStream.objects.ensure_for(*sessions)
+    shared = MemoryStream.objects.create(stream_type="agent", agent_id="b", name="tips", application_id=DEFAULT)
+    streams = {stream.agent_id: stream for stream in MemoryStream.objects.filter(stream_type="user", user=ada)}
+    note(shared, "The kiln opens at nine.", "fact", about_kind="application")
+    for agent, stream in streams.items():
+        note(stream, f"Ada's agent {agent} knows this.", "fact")
+    labels = [
+        by_label(MemoryStream.objects.seen_by(session).exclude(stream_type="agent", agent_id="a"))
+        for session in sessions
+    ]
+    of_a, of_b = known_items_of(ada, labels)
+    assert [atom.content for atom in of_a.statements.values()] == ["Ada's agent a knows this."]
+    assert [atom.content for atom in of_b.statements.values()] == ["Ada's agent b knows this."]
+    assert set(of_a.statements).isdisjoint(of_b.statements)  # numbers of one answer
 
 
 def test_an_unknown_number_ends_nothing_and_an_uncertain_ending_is_a_question(

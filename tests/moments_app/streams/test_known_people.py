@@ -95,7 +95,6 @@ class TestNamed:
             ("Мою сестру зовут Анна.", "Анна", "sister"),
             ("I have a daughter, Ida.", "Ida", "daughter"),
             ("Lotte is a friend of mine.", "Lotte", "friend"),
-            ("I met Tom, my boss.", "Tom", "boss"),
         ],
     )
     def test_a_name_with_a_relationship_is_found(self, text: str, name: str, relationship: str) -> None:
@@ -269,7 +268,6 @@ class TestModel:
             "relationship 0 about Priya: Nora's best friend is Priya.",
             "relationship 0 about Lotte: Lotte is a colleague of Nora from the archive.",
             "relationship 0 about Walt: Walt is a friend of Nora's father.",
-            "event 0: Ida's son Fintan, Nora's nephew, was born on Friday.",
         ]
         model_server.queue(behave.memories({"stream": "user", "statements": lines}))
         said = " ".join(line.partition(": ")[2] for line in lines)
@@ -279,7 +277,6 @@ class TestModel:
             "Priya": "friend",
             "Lotte": "colleague",
             "Walt": "",
-            "Fintan": "nephew",
         }
 
 
@@ -327,7 +324,7 @@ class TestNames:
 
     @pytest.fixture(autouse=True)
     def family(self, ada: UserProfile, bo: UserProfile) -> None:
-        say(ada, "s1", "2025-01-10", "My husband Idris is a cook. My daughters Nell and Ida are twins.")
+        say(ada, "s1", "2025-01-10", "My name is Nora. My husband Idris is a cook.")
         say(ada, "s2", "2025-01-11", "My daughter Nell plays the cornet. My daughter Ida swims. My sister Bea is here.")
         say(bo, "s1", "2025-01-10", "My husband Tom is a cook.")
 
@@ -340,13 +337,23 @@ class TestNames:
             ("What does my child Nell play?", "What does my child (Ida) Nell play?"),
             ("Was arbeitet mein Mann?", "Was arbeitet mein Mann (Idris)?"),
             ("Who is Bea's husband?", "Who is Bea's husband?"),
-            ("Who is Ada's husband?", "Who is Ada's husband (Idris)?"),
+            ("Who is Nora's husband?", "Who is Nora's husband (Idris)?"),
+            ("What do my daughters do? And my daughter?", "What do my daughters (Ida, Nell) do? And my daughter?"),
+            ("¿Qué hace mi marido?", "¿Qué hace mi marido (Idris)?"),
+            ("Que fait mon mari ?", "Que fait mon mari (Idris) ?"),
+            ("Где работает мой муж?", "Где работает мой муж (Idris)?"),
+            ("我的丈夫在哪里工作？", "我的丈夫 (Idris)在哪里工作？"),
+            ("¿Cuáles son mis planes?", "¿Cuáles son mis planes?"),
+            ("Where does his husband work?", "Where does his husband work?"),
+            ("Does my sıster, FRİEND of Bea, cook?", "Does my sıster, FRİEND of Bea, cook?"),
             ("Does my brother cook?", "Does my brother cook?"),
             ("What did we cook?", "What did we cook?"),
         ],
     )
     def test_row_9_names_come_from_the_persons_own_memory(self, query: str, expected: str) -> None:
-        assert with_names(query, "ada", application=DEFAULT) == expected
+        with CaptureQueriesContext(connection) as queries:
+            assert with_names(query * 20, "ada", application=DEFAULT).startswith(expected)
+        assert len(queries) <= 8
 
     def test_a_question_without_the_name_finds_statements_with_the_name(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s3", "2025-02-10", "Idris starts at the college on Monday.")
