@@ -117,7 +117,7 @@ class WeightsFile:
 
 
 def unpacked(blocks: Blocks) -> NDArray[numpy.uint8]:
-    """Return 4-bit weights, one per byte. Byte i of the file contains the weights i and i + 16 of the block."""
+    """Return 4-bit weights, one per byte. Byte i of a block contains its weights i and i + 16."""
     packed = blocks["weights"]
     return numpy.concatenate([packed & 0xF, packed >> 4], axis=-1)
 

@@ -135,7 +135,7 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
 def with_names(query: str, user_id: str | None, *, application: int) -> str:
     """Return a query with the names of known people after their relationships: "my sister (Anna)".
 
-    Texts usually have the name, and often not the relationship.
+    Texts usually contain the name, but often lack the relationship.
     """
     if not (mentions := relationships_in(query)):
         return query

@@ -173,7 +173,7 @@ CANDIDATES = 150  # number of best results of each search to rank
 TRUSTED_SHARE = 0.5
 SEMANTIC_NEIGHBOR_FACTOR = 0.5  # factor for `NEIGHBOR_SHARES` in semantic search, where adjacent turns are similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
-# Share of a moment's score, added to its turns. Also of a fact's score, added to its source turns, and the reverse.
+# The share of a score that a moment adds to its turns, a fact to its source turns, and a source turn to its facts.
 SOURCE_SHARE = 0.2
 
 
@@ -205,7 +205,7 @@ def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[K
 
 
 class _Scale:
-    """The similarities of some texts, as a scale for scores."""
+    """A scale for scores, based on the similarities of some texts."""
 
     def __init__(self, similarities: Iterable[float]) -> None:
         nearest = sorted(similarities, reverse=True)[:CANDIDATES]
@@ -255,9 +255,9 @@ def turn_scores(
 def share_with_sources(
     turns: dict[Place, float], facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]
 ) -> None:
-    """Add a share of the score of a turn's best fact to the turn, and of a fact's best source turn to the fact.
+    """Give each turn a share of its best fact's score, and each fact a share of its best source turn's score.
 
-    Both then rank higher than a fact or a turn that only resembles the query.
+    Both then rank above facts and turns without such a match.
 
     Args:
         turns: the scores of turns; changed in place.

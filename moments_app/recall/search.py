@@ -110,7 +110,7 @@ class Hits:
 
     @property
     def sources(self) -> dict[Key, list[Place]]:
-        """The source turns of facts, if they are hits."""
+        """The source turns of facts, limited to turns that are hits."""
         of_facts = {key: [self.places[pk] for pk in pks if pk in self.places] for key, pks in self.source_pks.items()}
         return {key: places for key, places in of_facts.items() if places}
 

@@ -222,7 +222,7 @@ def _process_session(
 
 
 def _earlier_items(one: QuietSession, earlier: Sequence[SessionResult]) -> list[Candidate]:
-    """Return the items of earlier sessions with the same agent. Streams with their own model had a separate call."""
+    """Return the items of earlier sessions with the same agent, except items of streams with their own model."""
     return [
         item
         for each in earlier

@@ -14,7 +14,7 @@ from moments_app.models.atom import WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # maximum latest items per stream
-CURRENT_STATEMENTS = 200  # maximum statements per person, and from other sessions
+CURRENT_STATEMENTS = 200  # maximum statements per person; the same from other sessions
 CURRENT_CHARS = 6_000
 COLUMNS = ("stream_id", "content", "worth", "formed_at")
 
@@ -104,7 +104,7 @@ def _queries_for(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) ->
 
 
 def _of_other_sessions(user: UserProfile, streams: Collection[MemoryStream]) -> list[MemoryAtom]:
-    """Return the newest statements of the person's sessions that are not part of the run, with the same agents."""
+    """Return the newest statements from the person's sessions with the run's agents, except sessions in the run."""
     own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
     if not own:
         return []

@@ -28,7 +28,7 @@ from sessions_app.refusals import Refusal
 
 MIN_CONFIDENCE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
-# Facts that another fact ended, by rules, by an engine or by an operator's answer. Not those that a person ended.
+# Facts that rules, an engine or an operator's answer ended because of another fact. Excludes those ended by a person.
 ENDED_BY_FACT = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"

@@ -45,8 +45,8 @@ class StreamSection:
     observation_words: int  # maximum words of an observation; 0 if the stream doesn't accept observations
     fact_words: int  # maximum words of a fact; 0 if the stream doesn't accept facts
     current: str  # the stream's text and its other items, shown to avoid repetition
-    # The person's current statements in the stream, by number. For a session, also those from other sessions. A new
-    # statement lists the numbers of those that it ends.
+    # The person's current statements in the stream, by number. For a session, includes statements from other
+    # sessions. A new statement lists the numbers of those that it ends.
     known: Mapping[int, str] = field(default_factory=dict)
 
     @property

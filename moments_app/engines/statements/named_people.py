@@ -55,13 +55,13 @@ def _compiled(language: str, pattern: str) -> re.Pattern[str]:
 
 
 _PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
-# Only for sentences about a person with a known name, because "My sister is German" has the same form.
+# Requires a known name, because "My sister is German" has the form of "My sister is Anna".
 _IS_NAMED = _compiled("en", "<OWNER> (?:is|was) <NAMED>")
 
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_people(text: str) -> tuple[NamedPerson, ...]:
-    """Return the people in a sentence who are named with a relationship. The sentence may start with its speaker."""
+    """Return the people whom a sentence names together with a relationship. It may start with its speaker's name."""
     return tuple(_matches(text, _PATTERNS))
 
 
@@ -134,13 +134,13 @@ _OWN = {
 }
 _ENDINGS = {"ru": "[а-яё]{0,3}", "zh": ""}  # in other languages, the plural's "s"
 _OWNER = r"(?P<owner>[A-ZÀ-Þ][\w-]{0,40})['’]s "
-MAX_MENTIONS = 5  # maximum relationships of a question to read
+MAX_MENTIONS = 5  # maximum relationships to read in a question
 
 
 class Mention(NamedTuple):
     """A relationship in a question."""
 
-    relationships: frozenset[str]  # those that the word may stand for, in English
+    relationships: frozenset[str]  # the possible relationships of the word, in English
     end: int  # the index after the word
     owner: str  # the name before "'s", as in "Nora's son"; blank for "my son"
 
@@ -156,7 +156,7 @@ _MENTIONS = [_mention_pattern(language) for language in _OWN]
 
 
 def relationships_in(question: str) -> list[Mention]:
-    """Return the relationships in a question to its author, or to a named person, in order."""
+    """Return the relationships that a question mentions: those to its author or to a named person, in order."""
     found = [
         Mention(_possible(relationship), match.end(), match.groupdict().get("owner") or "")
         for pattern in _MENTIONS
