@@ -147,7 +147,8 @@ def _with_names(query: str, mentions: Sequence[Mention], user: UserProfile) -> s
     wanted = frozenset[str]().union(*(one.relationships for one in mentions))
     related = KnownPerson.objects.filter(user=user, relationship__in=wanted).newest_first()
     found = list(related.values_list("name", "relationship")[:MAX_RELATED])
-    own_names = MemoryAtom.objects.names_of_user(user.pk) if found else ()
+    has_owner = any(one.owner for one in mentions)
+    own_names = MemoryAtom.objects.names_of_user(user.pk) if found and has_owner else ()
     text, added = "", 0
     for one in mentions:
         text, added = text + query[added : one.end], one.end

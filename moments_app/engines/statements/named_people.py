@@ -40,8 +40,12 @@ _WORDS = {
 _BY_WORD = {word.casefold(): relationship for words in _WORDS.values() for word, relationship in words.items()}
 
 
+def _any_word_of(language: str) -> str:
+    return "|".join(map(re.escape, sorted(_WORDS[language], key=len, reverse=True)))
+
+
 def _compiled(language: str, pattern: str) -> re.Pattern[str]:
-    word = rf"(?P<word>{'|'.join(map(re.escape, sorted(_WORDS[language], key=len, reverse=True)))})"
+    word = f"(?P<word>{_any_word_of(language)})"
     whose = rf"(?:\b(?:[Mm]y|[Oo]ur)|(?<![\w])(?P<owner>(?:The user|{_PROPER})))(?(owner)['’]s|)"
     parts = {
         "OWNER": f"{whose} {_FEW}{word}",
@@ -73,7 +77,7 @@ def relationship_of(name: str, text: str, owners: Collection[str] | None = None)
     """Return the relationship that a sentence about a person states, or "".
 
     Args:
-        owners: the names of those to whom the person is related; None for anyone.
+        owners: only relationships to people with these names count; None counts all relationships.
     """
     people = chain(named_people(text), _matches(text, [_IS_NAMED]))
     related = (one for one in people if one.name == name and (owners is None or one.owner in owners))
@@ -146,10 +150,9 @@ class Mention(NamedTuple):
 
 
 def _mention_pattern(language: str) -> re.Pattern[str]:
-    words = "|".join(map(re.escape, sorted(_WORDS[language], key=len, reverse=True)))
     whose = f"(?:(?i:{_OWN[language]})|{_OWNER})" if language == "en" else f"(?i:{_OWN[language]})"
     start, few, end = ("", "", "") if language == "zh" else (r"(?<!\w)", _FEW, r"\b")
-    return re.compile(f"{start}{whose}{few}(?i:(?P<word>{words}){_ENDINGS.get(language, 's?')}){end}")
+    return re.compile(f"{start}{whose}{few}(?i:(?P<word>{_any_word_of(language)}){_ENDINGS.get(language, 's?')}){end}")
 
 
 _MENTIONS = [_mention_pattern(language) for language in _OWN]
