@@ -97,7 +97,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
 def _run_if_allowed(job: Job, process: AnyProcess) -> None:
     """Run the job, or postpone it if its engine's circuit is open or a daily limit is used up."""
     caller = process.caller(job)
-    if caller is None:
+    if caller is None or not caller.is_model:
         return _claim_think_commit(job, process)
     circuit = Circuit.objects.open_of(caller)
     if circuit and not circuit.allows(job):

@@ -22,7 +22,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Least
 from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller, engine_name
+from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
@@ -42,7 +42,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.division import BUILT, Built, FinishedBuild, builder, divide, lock_unless_moved, store_builds
+from moments_app.moments.division import BUILT, Built, FinishedBuild, divide, lock_unless_moved, store_builds
 from moments_app.moments.division import result_of as built_result
 from moments_app.moments.journey import PriorMoment, journey_text
 from moments_app.moments.partition import PartitionEvent, store_events
@@ -105,7 +105,7 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
-        return builder()
+        return language_model(settings.ENGINE.model)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Raise `PostponeJob` while the circuit of a stream's own model is open."""
