@@ -37,8 +37,8 @@ from moments_app.models.circuit import OUTAGE, NotOpen
 from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT, Pause
 from moments_app.models.job import CannotChange, JobQuerySet
 from sessions_app.clock import database_now
-from sessions_app.daily_limits import Call, counting
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.daily_limit import Call, counting
 from sessions_app.models.event import named_actor
 from sessions_app.retention.archive_files import ArchiveError
 

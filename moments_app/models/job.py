@@ -24,11 +24,10 @@ from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
 from sessions_app.clock import database_now
-from sessions_app.daily_limits import current_call
 from sessions_app.database.sql import insert_if_missing, insert_missing
 from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, DailyLimit, Event, Session, UserProfile
-from sessions_app.models.daily_limit import Subject, SubjectKind
+from sessions_app.models.daily_limit import Subject, SubjectKind, current_call
 from sessions_app.models.event import named_actor
 from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal

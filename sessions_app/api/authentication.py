@@ -19,9 +19,9 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from sessions_app.daily_limits import CACHE_SECONDS
 from sessions_app.database import first_statement
 from sessions_app.models import ApiKey, DailyLimit
+from sessions_app.models.daily_limit import CACHE_SECONDS
 from sessions_app.process_cache import VERIFIED, ProcessCache, hash_of
 
 MAX_KEYS = 10_000  # maximum cached keys

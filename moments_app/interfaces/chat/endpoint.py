@@ -23,8 +23,8 @@ from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.relay import UPSTREAM_ERRORS, Relay, call_upstream, relayed_headers, upstream_error
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.rounds import SOURCE, Round, WriteAhead, replay_session, start_replaying
-from sessions_app.daily_limits import current_call
 from sessions_app.models import ApiKey, Message
+from sessions_app.models.daily_limit import current_call
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append_round import live_from, newest_turns
