@@ -86,7 +86,6 @@ MIDDLEWARE = [
     "memoryproject.serving.static_files.StaticFilesMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
-    "sessions_app.api.middleware.DailyLimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -254,12 +253,12 @@ if CONF.behind_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.keys.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.keys.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
-        "sessions_app.api.throttling.KeyRateThrottle",
-        "sessions_app.api.throttling.DailyLimits",
+        "sessions_app.api.keys.KeyRateThrottle",
+        "sessions_app.api.keys.DailyLimits",
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.json_bodies.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.json_bodies.QuickJSONRenderer"],

@@ -35,12 +35,12 @@ from sessions_app.api.fields import (
     SEQUENCE_MAX,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     UUIDField,
     WordsField,
 )
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session

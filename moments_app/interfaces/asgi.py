@@ -62,7 +62,7 @@ def check_request(scope: Scope) -> ASGIRequest:
 
 
 def count_calls(application: ASGIApp) -> ASGIApp:
-    """Wrap an ASGI application to count its calls. Report the usage in headers, like `DailyLimitsMiddleware`."""
+    """Wrap an ASGI application to count its calls. Report the usage in headers, like `LimitsMiddleware`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         with counting(Call()) as call:

@@ -20,13 +20,13 @@ from sessions_app.api.fields import (
     IntegerField,
     JsonField,
     JsonObjectField,
+    PersonQuery,
     PublicIdField,
     StrictSerializer,
     TextField,
     UUIDField,
 )
 from sessions_app.api.pagination import PAGE_MAX
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, session_or_404
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text

@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
-from sessions_app.api.authentication import confirm, confirming
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
+from sessions_app.api.keys import confirm, confirming
 from sessions_app.database.database_roles import ADMIN
 from sessions_app.database.statement_timeouts import RequestKind, Unavailable, serving
 from sessions_app.models.daily_limit import Call, counting
@@ -32,7 +32,10 @@ class BodyLimitMiddleware(MiddlewareMixin):
 
 
 class LimitsMiddleware:
-    """Limits how long a request may use the database, and returns an error if a page exceeds a limit."""
+    """Limits how long a request may use the database, and returns an error if a page exceeds a limit.
+
+    Counts an API call for its key and application, and adds the rate limit headers to the response.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -41,8 +44,11 @@ class LimitsMiddleware:
         if not request.path.startswith(API_PREFIX):
             with serving(RequestKind.LONG, ADMIN):
                 return self.get_response(request)
-        with confirming(), serving(RequestKind.CALL):
-            return self._confirmed(request, self.get_response(request))
+        with confirming(), serving(RequestKind.CALL), counting(Call()) as call:
+            answer = self.get_response(request)
+            for name, value in call.headers().items():
+                answer[name] = value
+            return self._confirmed(request, answer)
 
     def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
         """Return the response. If the request made no query, check its key first."""
@@ -59,19 +65,3 @@ class LimitsMiddleware:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return 503 for database errors that may be temporary. Leave other errors to Django."""
         return unavailable(request, Unavailable(exception)) if isinstance(exception, OperationalError) else None
-
-
-class DailyLimitsMiddleware:
-    """Counts an API call for its key and application, and adds the rate limit headers to the response."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if not request.path.startswith(API_PREFIX):
-            return self.get_response(request)
-        with counting(Call()) as call:
-            answer = self.get_response(request)
-            for name, value in call.headers().items():
-                answer[name] = value
-            return answer

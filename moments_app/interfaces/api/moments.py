@@ -21,11 +21,11 @@ from sessions_app.api.fields import (
     AwareDateTimeField,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     TextField,
 )
 from sessions_app.api.pagination import PAGE_MAX, PageQuery
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.models import Event, Session
 

@@ -18,7 +18,6 @@ OF_EVERY_REQUEST = (
     "memoryproject.serving.call_handler.ContentPolicyMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
-    "sessions_app.api.middleware.DailyLimitsMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 )
