@@ -1,6 +1,7 @@
 """One conversation of one user."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -11,9 +12,11 @@ from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from sessions_app.database.sql import columns, read_first
+from sessions_app.database.sql import columns, insert_if_missing, read, read_first
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
+
+Name = tuple[int, str]  # primary key of the person, and the application's id of the session
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
@@ -26,6 +29,12 @@ UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 _CLAIM_SQL = """
 SELECT pk FROM unnest(%s::bigint[]) pk WHERE pg_try_advisory_xact_lock(hashtextextended('archive', pk))
+"""
+# Locks sessions in a fixed order, to avoid deadlocks between transactions that lock several.
+_LOCK_SQL = """
+SELECT {columns} FROM sessions_app_session s
+JOIN unnest(%s::bigint[], %s::text[]) AS wanted (user_id, session_id) USING (user_id, session_id)
+ORDER BY s.user_id, s.session_id FOR NO KEY UPDATE OF s
 """
 _OF_PERSON_SQL = "SELECT {columns} FROM sessions_app_session s WHERE user_id = %s AND session_id = %s"
 
@@ -95,6 +104,43 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def locked(self) -> Self:
         """Lock the rows against changes. Other transactions can still read them and add references to them."""
         return self.select_for_update(no_key=True, of=("self",))
+
+    def ensure_locked(self, wanted: "NamedSession") -> "Session":
+        """Return a session and lock it. Create it if it doesn't exist."""
+        # Retry, because another transaction may create or delete the session between two statements.
+        while (session := self.of_person(wanted.user, wanted.session_id, locked=True)) is None:
+            session = wanted.new()
+            if insert_if_missing(session):
+                break
+        return session
+
+    def ensure_all_locked(self, wanted: "Sequence[NamedSession]") -> "dict[Name, Session]":
+        """Return sessions by name and lock them. Create those that don't exist."""
+        by_name = {one.name: one for one in wanted}
+        if len(by_name) == 1:  # saves a query if the session is new
+            return {name: self.ensure_locked(one) for name, one in by_name.items()}
+        found: dict[Name, Session] = {}
+        while by_name.keys() - found.keys():  # repeats if a session was deleted between two statements
+            # Create all missing sessions before locking any. Otherwise, two transactions that each lock a session and
+            # create another could deadlock.
+            self._create_missing(by_name)
+            found = self._lock_named(by_name)
+        return found
+
+    def _create_missing(self, wanted: "Mapping[Name, NamedSession]") -> None:
+        people, session_ids = zip(*wanted, strict=True)
+        found = self.filter(user__in=people, session_id__in=session_ids)
+        there = set(found.values_list("user_id", "session_id"))
+        if missing := [one.new() for name, one in sorted(wanted.items()) if name not in there]:
+            self.bulk_create(missing, ignore_conflicts=True)
+
+    def _lock_named(self, wanted: "Mapping[Name, NamedSession]") -> "dict[Name, Session]":
+        names = [list(column) for column in zip(*wanted, strict=True)]
+        found: dict[Name, Session] = {}
+        for session, _ in read(Session, _LOCK_SQL.format(columns=columns(Session, "s")), names):
+            name = session.user_id, session.session_id
+            found[name], session.user = session, wanted[name].user
+        return found
 
     def claim_archive(self, pk: int) -> "Session | None":
         """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
@@ -313,3 +359,24 @@ class Session(models.Model):
             user_pk=self.user_id,
             session_pk=self.pk,
         )
+
+
+# --- sessions that may not exist yet ---
+
+
+@dataclass(frozen=True)
+class NamedSession:
+    """A session that may not exist yet."""
+
+    user: UserProfile
+    session_id: str  # the application's id
+    agent_id: str = ""  # `agent_id` and `source` are for a new session
+    source: str = ""
+
+    @property
+    def name(self) -> Name:
+        return self.user.pk, self.session_id
+
+    def new(self) -> Session:
+        given = {field: value for field in ("agent_id", "source") if (value := getattr(self, field))}
+        return Session(user=self.user, session_id=self.session_id, **given)
