@@ -27,7 +27,7 @@ from sessions_app.database.sql import insert_if_missing
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application, DailyUsage, UserProfile
 from sessions_app.models.daily_limit import Amounts, Call, Subject, current_call, tomorrow
-from sessions_app.security.secret_key import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # prefix of the purpose of calls that try a prompt; they cost money, but delay no jobs

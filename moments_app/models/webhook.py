@@ -27,7 +27,7 @@ from sessions_app.clock import database_now
 from sessions_app.database.wake import Channel, wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.security.secret_key import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,9 +1,13 @@
 """One conversation of one user."""
 
+import hmac
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.postgres.indexes import BrinIndex
@@ -11,10 +15,12 @@ from django.db import connection, models
 from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from sessions_app.database.sql import columns, insert_if_missing, read, read_first
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
+from sessions_app.refusals import Refusal
 
 Name = tuple[int, str]  # primary key of the person, and the application's id of the session
 
@@ -380,3 +386,47 @@ class NamedSession:
     def new(self) -> Session:
         given = {field: value for field in ("agent_id", "source") if (value := getattr(self, field))}
         return Session(user=self.user, session_id=self.session_id, **given)
+
+
+# --- ids of contexts ---
+#
+# An id proves that a context was served for a session. It must be verifiable without a table, because the receipt of a
+# context is written only after the response, and because a context may be requested before its session exists. So a
+# part of the id is a signature of the other part and of the ids of the application, the person and the session.
+
+_ID_SALT = "sessions_app.context_ids"
+_RANDOM_BYTES = 10  # random bytes of an id; the rest of its 16 bytes is the signature
+# The bits with the variant and the version of a UUID. Version 8 leaves the other bits to the application.
+_FIXED = 0xF << 76 | 0x3 << 62
+_VERSION_8 = 0x8 << 76 | 0x2 << 62
+
+
+class UnknownContext(Refusal):
+    """No context with this `context_id` was served for the session."""
+
+    code = "unknown_context"
+
+    def __init__(self) -> None:
+        super().__init__("No context with this context_id was served for this session.")
+
+
+def new_context_id(user: UserProfile, session_id: str) -> UUID:
+    """Return an id for a context of a session, which may not exist yet."""
+    return _signed(os.urandom(_RANDOM_BYTES), user, session_id, settings.SECRET_KEY)
+
+
+def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> None:
+    """Raise UnknownContext if the id doesn't belong to a context of this session."""
+    drawn = context_id.bytes[:_RANDOM_BYTES]
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    if not any(hmac.compare_digest(_signed(drawn, user, session_id, key).bytes, context_id.bytes) for key in secrets):
+        raise UnknownContext
+
+
+def _signed(drawn: bytes, user: UserProfile, session_id: str, secret: str) -> UUID:
+    # The version and variant bits overwrite some random bits, so the signature excludes them.
+    number = int.from_bytes(drawn.ljust(16, b"\0")) & ~_FIXED
+    named = json.dumps([f"{number:x}", user.application_id, user.user_id, session_id])
+    signature = salted_hmac(_ID_SALT, named, secret=secret, algorithm="sha256").digest()
+    signed = number | int.from_bytes(signature[: 16 - _RANDOM_BYTES])
+    return UUID(int=signed & ~_FIXED | _VERSION_8)

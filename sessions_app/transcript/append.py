@@ -25,9 +25,8 @@ from sessions_app import lexemes
 from sessions_app.database.sql import copy_rows, update_rows
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import said_hashes
-from sessions_app.models.session import NamedSession
+from sessions_app.models.session import NamedSession, check_context_id
 from sessions_app.refusals import Conflict
-from sessions_app.security.secret_key import check_context_id
 from sessions_app.text.length import estimate_tokens, weighted
 
 BATCH_MAX = 500  # maximum messages of a request
