@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memoryproject.serving.fair_shares import caller, charge_caller
 from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
-from sessions_app.database.statement_timeouts import RequestKind, serving
+from sessions_app.database.transactions import RequestKind, serving
 from sessions_app.models.daily_limit import Call, counting
 from sessions_app.refusals import Refusal
 

@@ -23,7 +23,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
-from sessions_app.database import first_statement
+from sessions_app.database import transactions
 from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.models.daily_limit import CACHE_SECONDS, current_call
 from sessions_app.process_cache import VERIFIED, ProcessCache, hash_of
@@ -100,7 +100,7 @@ def confirm() -> None:
             cursor.execute("SELECT")
 
 
-class KeyCheckProvider(first_statement.Provider):
+class KeyCheckProvider(transactions.Provider):
     """Confirms a request's key with its first database message."""
 
     def before(self, *, begins: bool) -> str:

@@ -10,8 +10,7 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
 from sessions_app.api.keys import confirm, confirming
-from sessions_app.database.database_roles import ADMIN
-from sessions_app.database.statement_timeouts import RequestKind, Unavailable, serving
+from sessions_app.database.transactions import ADMIN, RequestKind, Unavailable, serving
 from sessions_app.models.daily_limit import Call, counting
 
 

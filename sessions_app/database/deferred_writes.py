@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
-from sessions_app.database.database_roles import as_background_writer
+from sessions_app.database.transactions import as_background_writer
 
 INTERVAL = 1.0  # seconds between the first item and the write
 SHORT_INTERVAL = 0.02  # seconds, for items that other processes need soon
