@@ -82,10 +82,10 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "memoryproject.serving.call_handler.ContentPolicyMiddleware",
+    "memoryproject.serving.middleware.ContentPolicyMiddleware",
     "memoryproject.serving.static_files.StaticFilesMiddleware",
-    "sessions_app.api.middleware.BodyLimitMiddleware",
-    "sessions_app.api.middleware.LimitsMiddleware",
+    "memoryproject.serving.middleware.BodyLimitMiddleware",
+    "memoryproject.serving.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

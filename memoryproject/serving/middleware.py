@@ -1,10 +1,15 @@
-"""Limits for requests: the size of the body, the duration of database access, and the daily limits of keys."""
+"""Middleware of all requests: the content policy, the size of bodies, the time in the database, and daily limits."""
 
 from collections.abc import Callable
+from functools import cache
 
+from csp.constants import HEADER
+from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
 from django.conf import settings
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
@@ -12,6 +17,19 @@ from sessions_app.api.errors import API_PREFIX, error_response, unavailable
 from sessions_app.api.keys import confirm, confirming
 from sessions_app.database.transactions import ADMIN, RequestKind, Unavailable, serving
 from sessions_app.models.daily_limit import Call, counting
+
+_default_policy = cache(build_policy)
+
+
+class ContentPolicyMiddleware(CSPMiddleware):
+    """Adds the content security policy. The header is rebuilt if it has a nonce, or if a view changed the policy."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_custom = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
+        if is_custom or settings.DEBUG or HEADER in response:
+            return super().process_response(request, response)
+        response[HEADER] = _default_policy()
+        return response
 
 
 class BodyLimitMiddleware(MiddlewareMixin):
