@@ -126,13 +126,6 @@ def using_role(role: Role | None) -> Iterator[None]:
         _role.reset(outer)
 
 
-@contextmanager
-def as_background_writer() -> Iterator[None]:
-    """Run the block in a role that sees all rows, to write buffered items of many requests."""
-    with using_role(None if settings.PROCESS == "worker" else ADMIN):
-        yield
-
-
 class RoleProvider(Provider):
     def before(self, *, begins: bool) -> str:
         role = _role.get()
