@@ -82,11 +82,10 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "memoryproject.serving.call_handler.ContentPolicyMiddleware",
+    "memoryproject.serving.middleware.ContentPolicyMiddleware",
     "memoryproject.serving.static_files.StaticFilesMiddleware",
-    "sessions_app.api.middleware.BodyLimitMiddleware",
-    "sessions_app.api.middleware.LimitsMiddleware",
-    "sessions_app.api.middleware.DailyLimitsMiddleware",
+    "memoryproject.serving.middleware.BodyLimitMiddleware",
+    "memoryproject.serving.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -254,16 +253,15 @@ if CONF.behind_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.keys.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.keys.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
-        "sessions_app.api.throttling.KeyRateThrottle",
-        "sessions_app.api.throttling.DailyLimits",
+        "sessions_app.api.keys.KeyRateThrottle",
+        "sessions_app.api.keys.DailyLimits",
     ],
-    "DEFAULT_PARSER_CLASSES": ["sessions_app.api.json_bodies.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.json_bodies.QuickJSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "sessions_app.api.json_bodies.QuickNegotiation",
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "sessions_app.api.schema.Schema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "UNAUTHENTICATED_USER": None,

@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
-from moments_app.engines.numbers import in_digits, placed_digits, plain
+from moments_app.engines.words import in_digits, placed_digits, plain
 from sessions_app import lexemes
 
 # Kinds of patterns.

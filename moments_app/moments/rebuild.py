@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from moments_app.engines import Caller
+from django.conf import settings
+
+from moments_app.engines import Caller, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -28,7 +30,6 @@ from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
     Built,
-    builder,
     builder_prompt,
     divide,
     lock_unless_moved,
@@ -63,7 +64,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
-        return builder()
+        return language_model(settings.ENGINE.model)
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
         session = session_of(job)
