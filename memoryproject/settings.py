@@ -253,12 +253,12 @@ if CONF.behind_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.keys.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.keys.HasScope"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
-        "sessions_app.api.keys.KeyRateThrottle",
-        "sessions_app.api.keys.DailyLimits",
+        "sessions_app.api.throttling.KeyRateThrottle",
+        "sessions_app.api.throttling.DailyLimits",
     ],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],

@@ -21,8 +21,8 @@ from sessions_app.api.fields import (
     PublicIdField,
     TextField,
 )
-from sessions_app.api.keys import key_of
 from sessions_app.api.pagination import PageQuery
+from sessions_app.api.permissions import key_of
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import IdTaken

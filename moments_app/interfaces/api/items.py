@@ -42,8 +42,8 @@ from sessions_app.api.fields import (
     TextField,
     WordsField,
 )
-from sessions_app.api.keys import key_of
 from sessions_app.api.pagination import PAGE_MAX
+from sessions_app.api.permissions import key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 

@@ -27,8 +27,8 @@ from sessions_app.api.fields import (
     TextField,
     WordsField,
 )
-from sessions_app.api.keys import HasAdminScope, IsServiceKey
 from sessions_app.api.pagination import AnyPageQuery
+from sessions_app.api.permissions import HasAdminScope, IsServiceKey
 from sessions_app.api.viewsets import ApiViewSet, M, one_or_404
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.limited_operators import unlimited
