@@ -24,7 +24,7 @@ from drill.site import NotWell, Site
 from drill.stoppable import stoppable
 
 WHO = ("landlord", "plumber", "florist", "dentist", "tailor", "baker", "gardener", "butcher", "cobbler", "painter")
-AT_ONCE = 4  # people to process in parallel
+WORKERS = 4  # people to process in parallel
 VARIABLES = {"ENGINE__PROVIDER": "extractive", "EMBEDDING__PROVIDER": "none", "API_RATE": "1000000"}
 SENTENCES = (
     "Marla lives in a village near {}.",
@@ -207,7 +207,7 @@ def _each(work: Callable[[list[Any]], Any], told: Iterable["Planted | Told"]) ->
     people: dict[str, list[Any]] = {}
     for one in told:
         people.setdefault(one.person, []).append(one)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         return list(pool.map(work, people.values()))
 
 

@@ -17,7 +17,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Ceil, Floor, Least
 from django.utils import timezone
 
-from moments_app.engines import EXTRACTIVE, Caller, engine_name, language_model
+from moments_app.engines import EXTRACTIVE, EngineFactory, engine_name, language_model
 from moments_app.engines.calls.texts import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -84,7 +84,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         return language_model(settings.ENGINE.model_for_speed)
 
     def claim(self, job: Job) -> SummaryInput | Skipped:

@@ -39,7 +39,7 @@ ADVICE = {
     "extraction_prompt": "Rules for answers, links, insurance, clinics, health, invoices, banks, passwords, managers.",
 }
 LAG = 4  # live turns that a build leaves; with fewer, a session is not settled
-AT_ONCE = 4  # people to check in parallel
+WORKERS = 4  # people to check in parallel
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 Say = Callable[[str], object]
@@ -164,7 +164,7 @@ def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) 
 
 def _of_each(people: Sequence[str], look: Callable[[str], Views]) -> dict[str, Views]:
     """Check what each person receives, several people in parallel."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         return dict(zip(people, pool.map(look, people), strict=True))
 
 

@@ -13,7 +13,7 @@ from drill.provider import Provider
 from drill.site import Site
 
 # An engine's result for an attack may be rejected, attempt by attempt, so the backoff is short.
-AT_ONCE = {"JOBS__BACKOFF_SECONDS": "1"}
+RETRY_SOON = {"JOBS__BACKOFF_SECONDS": "1"}
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "extractive": {"ENGINE__PROVIDER": "extractive"},
     "obedient model": {"ENGINE__PROVIDER": "openai"},
@@ -38,7 +38,7 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
     with (
         Provider(OBEDIENT, reply, latency=0) as provider,
         beside(os.environ.get("DATABASE_URL", "")) as database,
-        Site(provider, database, variables={**ENGINES[engine], **AT_ONCE}) as site,
+        Site(provider, database, variables={**ENGINES[engine], **RETRY_SOON}) as site,
     ):
         provider.failure = watch
         return run(Attacked(site, watch), planted, watch, say)

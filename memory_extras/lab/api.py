@@ -45,7 +45,7 @@ from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
-EVIDENCE_MOST = 50
+EVIDENCE_MAX = 50
 BLANK = {"blank": "Enter at least one word."}
 
 
@@ -70,7 +70,7 @@ class ProbePatch(PersonQuery):
     evidence_sequences = serializers.ListField(
         child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         required=False,
-        max_length=EVIDENCE_MOST,
+        max_length=EVIDENCE_MAX,
         help_text="Sequence numbers of the turns that contain the answer.",
     )
 

@@ -110,18 +110,18 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class DroppedItem:
     text: str
     reason: str
 
 
 @dataclass
-class Judged(Generic[Answer]):
+class CheckedAnswer(Generic[Answer]):
     """The supported part of an answer, and what was dropped."""
 
     answer: Answer
     kept: int = 0  # number of sentences and items that were kept
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[DroppedItem] = field(default_factory=list)
     problem: str = ""  # the reason to call the model again; blank if there is none
     is_usable: bool = False  # whether the answer to the last attempt can be used although it has a problem
 
@@ -130,7 +130,7 @@ class Judged(Generic[Answer]):
         return Counter(one.reason for one in self.left_out)
 
 
-Judge = Callable[[Answer], Judged[Answer]]
+AnswerCheck = Callable[[Answer], CheckedAnswer[Answer]]
 
 
 class Evidence:
@@ -151,10 +151,10 @@ class Evidence:
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
         self.kept_count = 0
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[DroppedItem] = []
 
-    def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
-        return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
+    def checked_answer(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> CheckedAnswer[Answer]:
+        return CheckedAnswer(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def supported(self, text: str, *, may_instruct: bool = False) -> str:
         """Return the supported sentences of a text. Drop instructions to the reader, unless `may_instruct` is set."""
@@ -176,7 +176,7 @@ class Evidence:
     def accepts(self, text: str, reason: str) -> bool:
         """Record a text as kept, or as dropped for a reason. Return whether it is kept."""
         if reason:
-            self.left_out.append(LeftOut(text, reason))
+            self.left_out.append(DroppedItem(text, reason))
         elif text.strip():
             self.kept_count += 1
         return not reason

@@ -17,7 +17,7 @@ from django.db.models import F, FloatField
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.models import Circuit, Correction, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import TITLES, JobQuerySet
@@ -192,8 +192,8 @@ class Process(ABC, Generic[Input, Answer]):
         if "name" in vars(cls):
             _register(cls)
 
-    def caller(self, job: Job) -> Caller | None:
-        """Return the caller of the engine or embedder that the job needs, or None."""
+    def engine_factory(self, job: Job) -> EngineFactory | None:
+        """Return the engine or embedder that the job calls, or None."""
         return None
 
     def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
@@ -215,7 +215,7 @@ class Process(ABC, Generic[Input, Answer]):
         Don't read or write rows, because there is no transaction and no connection. May raise `EngineError`.
 
         Args:
-            engine: the opened engine; None if `caller` returns None.
+            engine: the opened engine; None if `engine_factory` returns None.
             progress: a function to call with the numbers of finished steps and of all steps.
         """
 

@@ -235,14 +235,14 @@ def _wake_for_due_jobs() -> None:
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveryResult:
     requeued: int
     failed: int  # number of jobs that failed after too many attempts
     restarted: int  # number of restarts by `Process.recover`
 
 
 @transaction.atomic
-def recover_jobs(*, idle: str = "") -> Recovered:
+def recover_jobs(*, idle: str = "") -> RecoveryResult:
     """Requeue or fail the running jobs whose worker died or stopped responding. Restart work that has no job.
 
     Args:
@@ -257,7 +257,7 @@ def recover_jobs(*, idle: str = "") -> Recovered:
         job.fail(f"The worker crashed or stopped responding {job.attempts} times.")
     for job in alive:
         job.release()
-    return Recovered(len(alive), len(dead), restarted)
+    return RecoveryResult(len(alive), len(dead), restarted)
 
 
 def process_name() -> str:

@@ -26,7 +26,7 @@ from django.db.models import Count, F, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.engines.interface import FAILURE_CAUSES, CallRecord, FailureCause
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
@@ -81,12 +81,12 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
-    def open_of(self, caller: Caller) -> "Circuit | None":
-        return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
+    def open_of(self, factory: EngineFactory) -> "Circuit | None":
+        return self.open().filter(engine=factory.name, work=factory.work).first() if interval() else None
 
-    def is_healthy(self, caller: Caller) -> bool:
+    def is_healthy(self, factory: EngineFactory) -> bool:
         """Return whether the engine's last call succeeded, as far as is known."""
-        return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
+        return not self.filter(engine=factory.name, work=factory.work).exclude(state="closed", failures=0).exists()
 
     def refuse_query(self, engine: str) -> bool:
         """Return whether a query must be answered without the engine. Regularly admit one query as a probe."""

@@ -33,14 +33,14 @@ from sessions_app.refusals import Refusal
 from sessions_app.trace import MAX_TRACE_CHARS, traceparent
 
 if TYPE_CHECKING:
-    from moments_app.engines.grounding import LeftOut
+    from moments_app.engines.grounding import DroppedItem
     from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
 TASK = "run_task"  # the process whose jobs call a function
 JOB_FAILED = "job_failed"  # type of event
 LEFT_OUT = "left_out"  # key in results: sentences dropped from a model's answers, with reasons
-LEFT_OUT_MOST = 50
+LEFT_OUT_MAX = 50
 LEFT_OUT_CHARS = 500  # maximum characters of each sentence
 CANCELLED = "cancelled_by"  # key in results: the operator who canceled the job
 # Titles, keyed by the name of the process or the purpose of model calls. Each process adds its own title and that of
@@ -572,7 +572,7 @@ class Job(models.Model):
         return title_of(self.process)
 
     @cached_property
-    def left_out(self) -> "list[LeftOut]":
+    def left_out(self) -> "list[DroppedItem]":
         """The sentences that this run has dropped from answers."""
         return []
 
@@ -663,7 +663,7 @@ class Job(models.Model):
         if not self.left_out:
             return {}
         dropped = Counter(result.get("dropped", {})) + Counter(one.reason for one in self.left_out)
-        shown = [{"text": one.text[:LEFT_OUT_CHARS], "reason": one.reason} for one in self.left_out[:LEFT_OUT_MOST]]
+        shown = [{"text": one.text[:LEFT_OUT_CHARS], "reason": one.reason} for one in self.left_out[:LEFT_OUT_MAX]]
         return {"dropped": dict(dropped), LEFT_OUT: shown}
 
     def skip(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from django.db.models import Sum
 from django.db.models.functions import Ceil
 from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller, engine_name
+from moments_app.engines import EngineFactory, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -33,13 +33,13 @@ from moments_app.moments.division import (
     BUILT,
     MAX_TURNS,
     BuildInput,
-    Built,
-    builder,
+    BuildResult,
     builder_prompt,
     chunks_with_drafts,
     count_fitting,
     divide,
     lock_unless_moved,
+    moment_engine,
     result_of,
     store_moments,
 )
@@ -55,7 +55,7 @@ PROMPT_TOKENS = 1_450  # estimated tokens of a call without its turns: prompt, j
 REBUILD_TO = "again_to"  # key in params: the turn that a build must reach, because moments up to it were withdrawn
 
 
-class BuildMoments(Process[BuildInput, Built]):
+class BuildMoments(Process[BuildInput, BuildResult]):
     """Divides the waiting turns of a session into moments."""
 
     name = "build_moments"
@@ -63,8 +63,8 @@ class BuildMoments(Process[BuildInput, Built]):
     makes = "moments of new messages"
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 
-    def caller(self, job: Job) -> Caller:
-        return builder()
+    def engine_factory(self, job: Job) -> EngineFactory:
+        return moment_engine()
 
     def claim(self, job: Job) -> BuildInput | Skipped:
         session = session_of(job)
@@ -89,13 +89,13 @@ class BuildMoments(Process[BuildInput, Built]):
             ),
             corrections=corrections,
             is_cut=is_cut,
-            is_again=REBUILD_TO in job.params,
+            is_rebuild=REBUILD_TO in job.params,
         )
 
-    def think(self, input: BuildInput, engine: Engine, progress: Progress) -> Built:
+    def think(self, input: BuildInput, engine: Engine, progress: Progress) -> BuildResult:
         return divide(input, engine, progress)
 
-    def commit(self, job: Job, input: BuildInput, answer: Built) -> None:
+    def commit(self, job: Job, input: BuildInput, answer: BuildResult) -> None:
         """Store the moments and the partition event, reset the counters, and complete the job.
 
         Raises:
@@ -185,14 +185,16 @@ def _first_waiting(session: Session) -> int:
 # --- commit ---
 
 
-def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:
+def _move_boundary(
+    job: Job, session: Session, input: BuildInput, built: BuildResult, moments: Sequence[Moment]
+) -> None:
     session.built_to = input.last_sequence
     session.save(update_fields=["last_moment_message_idx"])
     EpisodeDraft.objects.publish([session])
     if settings.MOMENT_BUILDER.insert_partition_event:
         PartitionEvent.of_build(moments, journey=built.journey, session=session).store_after(input.last_sequence)
         session.begin_live_window(input.last_sequence + 1)
-    if not input.is_again:
+    if not input.is_rebuild:
         _reset_counters(session, input.session)
 
 

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Q
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
@@ -81,7 +81,7 @@ class BuildInput(ProcessInput):
     chunks: list[Chunk]
     corrections: CorrectionState
     is_cut: bool = False
-    is_again: bool = False
+    is_rebuild: bool = False
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt and without drafts, so that the engine writes all moments again."""
@@ -107,7 +107,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuildResult:
     """The moments from all answers, and the journey that includes them."""
 
     segments: list[Segment]
@@ -115,7 +115,7 @@ class Built:
     engine: str
 
 
-def builder() -> Caller:
+def moment_engine() -> EngineFactory:
     return language_model(settings.ENGINE.model)
 
 
@@ -171,7 +171,7 @@ def split_chunks(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo
 # --- think ---
 
 
-def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
+def divide(input: BuildInput, engine: Engine, progress: Progress) -> BuildResult:
     """Call the engine for each chunk without a draft. Each call receives the journey up to its turns.
 
     Raises:
@@ -188,7 +188,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
             found = _segments(answer.moments, chunk.sequences)
         segments += found
         journey = journey.extended([_known_moment(segment, chunk) for segment in found])
-    return Built(_extend(segments, input), journey_text(journey), engine.name)
+    return BuildResult(_extend(segments, input), journey_text(journey), engine.name)
 
 
 def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
@@ -255,10 +255,10 @@ def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Seq
 class FinishedBuild:
     job: Job
     input: BuildInput
-    built: Built
+    built: BuildResult
 
 
-def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
+def store_moments(job: Job, input: BuildInput, built: BuildResult) -> list[Moment]:
     """Store the moments of a build, and link its turns to them. The caller must link the moments into the chain."""
     [moments] = store_builds([FinishedBuild(job, input, built)])
     return moments
@@ -309,7 +309,7 @@ def _columns(draft: DraftMoment) -> dict[str, Any]:
     return written | tags | {"name": draft.name.strip()}
 
 
-def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
+def drafts_of(job: Job, input: BuildInput, built: BuildResult) -> list[EpisodeDraft]:
     """Return unsaved drafts of the moments. A later build publishes them."""
     return [
         EpisodeDraft(
@@ -350,7 +350,7 @@ def _link_turns(moments: Sequence[Moment]) -> None:
         cursor.execute(LINK_SQL, values | {"sessions": sessions, "firsts": firsts, "lasts": lasts})
 
 
-def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
+def result_of(input: BuildInput, built: BuildResult, moments: Sequence[Moment]) -> dict[str, Any]:
     return {
         "moment_keys": [moment.key for moment in moments],
         "messages_compressed": input.last_sequence - input.first_sequence + 1,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -27,11 +27,11 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
-    Built,
-    builder,
+    BuildResult,
     builder_prompt,
     divide,
     lock_unless_moved,
+    moment_engine,
     split_chunks,
     store_moments,
 )
@@ -54,7 +54,7 @@ class RebuildInput(ProcessInput):
         return replace(self, prompt_version=version, build=self.build.with_prompt(version))
 
 
-class RebuildMoments(Process[RebuildInput, Built]):
+class RebuildMoments(Process[RebuildInput, BuildResult]):
     """Replaces the moments of a session, one build per run."""
 
     name = "rebuild_moments"
@@ -62,8 +62,8 @@ class RebuildMoments(Process[RebuildInput, Built]):
     makes = "rebuilt moments"
     lane = Lane.BULK
 
-    def caller(self, job: Job) -> Caller:
-        return builder()
+    def engine_factory(self, job: Job) -> EngineFactory:
+        return moment_engine()
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
         session = session_of(job)
@@ -75,10 +75,10 @@ class RebuildMoments(Process[RebuildInput, Built]):
                 return _input(session, moments, shown, corrections)
         return Skipped("no moment is left whose turns are in the transcript")
 
-    def think(self, input: RebuildInput, engine: Engine, progress: Progress) -> Built:
+    def think(self, input: RebuildInput, engine: Engine, progress: Progress) -> BuildResult:
         return divide(input.build, engine, progress)
 
-    def commit(self, job: Job, input: RebuildInput, answer: Built) -> None:
+    def commit(self, job: Job, input: RebuildInput, answer: BuildResult) -> None:
         """Replace the old moments with the new ones, queue the next run, and complete the job.
 
         Raises:
@@ -146,7 +146,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
         last_sequence=moments[-1].last_sequence,
         chunks=split_chunks(shown, blank_platform_text(shown), session.user.zone),
         corrections=corrections,
-        is_again=True,
+        is_rebuild=True,
     )
     return RebuildInput(build.prompt_version, build, {moment.pk: moment.updated_at for moment in moments})
 

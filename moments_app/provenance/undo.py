@@ -326,9 +326,9 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
             continue
         atom = cast(MemoryAtom, item.row().object)
         key = (atom.stream_id, atom.user_id, atom.content_hash)
-        is_again = key in said or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
+        has_duplicate = key in said or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
         said.add(key)
-        if is_again:  # the newer statement stays
+        if has_duplicate:  # the newer statement stays
             before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])

@@ -190,7 +190,7 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
     Each text is yielded once, even if the endpoint rejects it.
     """
-    after, size = 0, settings.EMBEDDING.batch_size * engines.CALLS_AT_ONCE
+    after, size = 0, settings.EMBEDDING.batch_size * engines.MAX_CONCURRENT_CALLS
     while batch := list(without_vector(kind, model).filter(pk__gt=after)[:size]):
         after = batch[-1].pk
         if texts := texts_of(batch):

@@ -94,20 +94,20 @@ def _delete_batch(rows: QuerySet[Any]) -> int:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     rows: int
 
     def __str__(self) -> str:
         return f"deleted: {self.rows}"
 
 
-def prune_receipts(*, dry_run: bool = False) -> Pruned:
+def prune_receipts(*, dry_run: bool = False) -> PruneResult:
     """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days."""
     expired = ContextReceipt.objects.expired()
-    return Pruned(expired.count() if dry_run else _delete(expired))
+    return PruneResult(expired.count() if dry_run else _delete(expired))
 
 
-def prune_items(*, dry_run: bool = False) -> Pruned:
+def prune_items(*, dry_run: bool = False) -> PruneResult:
     """Delete expired items of the item store."""
     expired = StoredItem.objects.expired()
-    return Pruned(expired.count() if dry_run else _delete(expired))
+    return PruneResult(expired.count() if dry_run else _delete(expired))

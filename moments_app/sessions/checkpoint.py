@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.calls.texts import DigestRequest
 from moments_app.engines.grounding import Evidence
 from moments_app.engines.interface import Engine
@@ -68,7 +68,7 @@ class DigestResult:
     engine: str
 
 
-def digester() -> Caller:
+def digest_engine() -> EngineFactory:
     return language_model(settings.ENGINE.model)
 
 

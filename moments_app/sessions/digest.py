@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db.models import Count, Sum
 from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller, engine_name
+from moments_app.engines import EngineFactory, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -26,8 +26,8 @@ from moments_app.sessions.checkpoint import (
     DigestInput,
     DigestResult,
     digest,
+    digest_engine,
     digest_input,
-    digester,
     live_turns,
     write_digest,
 )
@@ -46,8 +46,8 @@ class DigestSession(Process[DigestInput, DigestResult]):
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.SESSION_DIGEST
 
-    def caller(self, job: Job) -> Caller:
-        return digester()
+    def engine_factory(self, job: Job) -> EngineFactory:
+        return digest_engine()
 
     def claim(self, job: Job) -> DigestInput | Skipped:
         session = session_of(job)

@@ -22,7 +22,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Least
 from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller, engine_name
+from moments_app.engines import EngineFactory, engine_name
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
@@ -42,7 +42,15 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.division import BUILT, Built, FinishedBuild, builder, divide, lock_unless_moved, store_builds
+from moments_app.moments.division import (
+    BUILT,
+    BuildResult,
+    FinishedBuild,
+    divide,
+    lock_unless_moved,
+    moment_engine,
+    store_builds,
+)
 from moments_app.moments.division import result_of as built_result
 from moments_app.moments.journey import PriorMoment, journey_text
 from moments_app.moments.partition import PartitionEvent, store_events
@@ -60,7 +68,7 @@ from moments_app.streams.formation import (
     FORMED,
     UNFORMED,
     Candidate,
-    Formed,
+    FormationResult,
     calls_before_settling,
     model_with_open_circuit,
     set_formed_to,
@@ -91,9 +99,9 @@ CLEARED_FIELDS = (
 @dataclass
 class SessionResult:
     quiet: QuietSession
-    built: Built | None = None
+    built: BuildResult | None = None
     moments: Sequence[PriorMoment] = ()  # unsaved moments, in the form that later builds receive
-    formed: Formed | None = None
+    formed: FormationResult | None = None
     digested: DigestResult | None = None
     result: dict[str, Any] = field(default_factory=dict)  # result of the session's job, filled by the commit
 
@@ -104,8 +112,8 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
     makes = "memory of idle sessions"
     lane = Lane.BULK
 
-    def caller(self, job: Job) -> Caller:
-        return builder()
+    def engine_factory(self, job: Job) -> EngineFactory:
+        return moment_engine()
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Raise `PostponeJob` while the circuit of a stream's own model is open."""
@@ -117,7 +125,7 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
 
     def claim(self, job: Job) -> SettleInput | Skipped:
         of_a_call = MAX_SESSIONS_PER_CALL if settings.ENGINE.combines_calls else 1
-        most = of_a_call if self.caller(job).is_model else MAX_SESSIONS
+        most = of_a_call if self.engine_factory(job).is_model else MAX_SESSIONS
         return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[SessionResult]:
@@ -232,7 +240,7 @@ def _earlier_items(one: QuietSession, earlier: Sequence[SessionResult]) -> list[
     ]
 
 
-def _unsaved_moments(one: QuietSession, built: Built) -> list[PriorMoment]:
+def _unsaved_moments(one: QuietSession, built: BuildResult) -> list[PriorMoment]:
     new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)

@@ -90,8 +90,8 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
 def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
     """Mark merged observations as waiting again, unless the stream has a newer observation with the same text."""
     for atom in absorbed:
-        is_again = MemoryAtom.objects.duplicates_of(atom).exists()
-        state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
+        has_duplicate = MemoryAtom.objects.duplicates_of(atom).exists()
+        state = {} if has_duplicate else {"state": MemoryAtom.State.ACTIVE}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
 
 

@@ -19,7 +19,7 @@ Row = TypeVar("Row", bound=Model)
 Fields = tuple["Field[Any, Any]", ...]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-AT_ONCE = 1_000  # number of rows to build before they are sent
+BATCH_SIZE = 1_000  # number of rows to build before they are sent
 
 
 # --- reads ---
@@ -178,8 +178,8 @@ def copy_rows(instances: Sequence[Model]) -> None:
     fields = _written(model)
     names = ", ".join(f'"{field.column}"' for field in fields)
     with connection.cursor() as cursor, cursor.copy(f'COPY "{model._meta.db_table}" ({names}) FROM STDIN') as copy:
-        for first in range(0, len(instances), AT_ONCE):
-            for row in _rows(instances[first : first + AT_ONCE], fields):
+        for first in range(0, len(instances), BATCH_SIZE):
+            for row in _rows(instances[first : first + BATCH_SIZE], fields):
                 copy.write_row(row)
 
 

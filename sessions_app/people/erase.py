@@ -64,7 +64,7 @@ class RowsRemain(Exception):
 
 
 @dataclass(frozen=True)
-class Erased:
+class ErasureResult:
     """The outcome of an erasure."""
 
     erasure_id: uuid.UUID  # identifies the erasure in the event log, but not the person
@@ -86,7 +86,7 @@ def count_erasable_rows(user: UserProfile) -> Counter[str]:
     return +(_count(_lookups_to_profile(), user) + _count_others(user))
 
 
-def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
+def erase_user(user_id: str, *, application: int, actor: str) -> ErasureResult:
     """Erase a person of the application with this primary key. The actor is `key:…` or `operator:…`.
 
     Raises:
@@ -109,7 +109,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     return replace(erased, has_files_left=False)
 
 
-def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
+def _with_retries(erase: "partial[tuple[int, ErasureResult]]") -> tuple[int, ErasureResult]:
     """Retry after a deadlock, because some transactions lock rows of many people in another order."""
     for _ in range(TRIES - 1):
         try:
@@ -121,7 +121,7 @@ def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
 
 
 @transaction.atomic(durable=True)
-def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Erased]:
+def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, ErasureResult]:
     # This lock conflicts with transactions that add a reference to the profile. These have either committed already, or
     # they wait for the lock and then don't find the person.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
@@ -137,7 +137,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
     for column in (UserProfile._meta.pk, *_columns()):
         _scrub_operators_log(column, user)
     _delete_all(user)
-    erased = Erased(erasure_id, rows, left=_search_again(user), kept=+kept)
+    erased = ErasureResult(erasure_id, rows, left=_search_again(user), kept=+kept)
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=erased.receipt)
     call_wanted.send(None, function=REMOVE_TASK, args=[user.pk, str(erasure_id)], user_pk=None)
     return user.pk, erased

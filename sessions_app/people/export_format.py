@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sessions_app.people.import_user import Importing
 
 FORMAT, VERSION = "memory-platform-export", 1
-AT_ONCE = 500  # rows read or written at a time
+BATCH_SIZE = 500  # rows read or written at a time
 
 Line = dict[str, Any]  # the fields of a line by name
 Model = type[models.Model]
@@ -199,7 +199,7 @@ class File:
         """Yield rows as lines, in order, with a few in memory at a time."""
         lookups = {column.name: column.lookup for column in self.columns}
         names = self.fields.split()
-        values = rows.values_list(*(lookups.get(name, name) for name in names)).iterator(AT_ONCE)
+        values = rows.values_list(*(lookups.get(name, name) for name in names)).iterator(BATCH_SIZE)
         for lines in batched(dict(zip(names, row, strict=True)) for row in values):
             for column in self.columns:
                 column.write(lines, exporting)
@@ -240,7 +240,7 @@ T = TypeVar("T")
 
 def batched(rows: Iterable[T]) -> Iterator[list[T]]:
     waiting = iter(rows)
-    while batch := list(islice(waiting, AT_ONCE)):
+    while batch := list(islice(waiting, BATCH_SIZE)):
         yield batch
 
 

@@ -32,7 +32,7 @@ from sessions_app.bounded_memory import (
 )
 from sessions_app.database.sql import insert_if_missing, insert_raw
 from sessions_app.models import Session, UserProfile
-from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, Reference, RestoredRow, Shape, batched
+from sessions_app.people.export_format import BATCH_SIZE, File, Manifest, Model, Reference, RestoredRow, Shape, batched
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
@@ -128,7 +128,7 @@ def open_export(path: Path) -> Iterator[ExportFile]:
                 yield export
             except (DatabaseError, UnicodeError, OverflowError) as error:
                 raise NotAnExport(
-                    f"{export.at}, or one of the {AT_ONCE} lines before: the database rejected it "
+                    f"{export.at}, or one of the {BATCH_SIZE} lines before: the database rejected it "
                     f"({type(error).__name__})."
                 ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
@@ -197,7 +197,7 @@ def _batches(rows: Iterable[RestoredRow]) -> Iterator[list[RestoredRow]]:
     batch: list[RestoredRow] = []
     weight = 0
     for row in rows:
-        if batch and (len(batch) == AT_ONCE or weight + row.weight > WEIGHT_MAX):
+        if batch and (len(batch) == BATCH_SIZE or weight + row.weight > WEIGHT_MAX):
             yield batch
             batch, weight = [], 0
         batch.append(row)

@@ -46,7 +46,7 @@ from sessions_app.models import (
     UserProfile,
 )
 from sessions_app.models.daily_limit import today
-from sessions_app.people.erase import Erased
+from sessions_app.people.erase import ErasureResult
 from sessions_app.security.secret_key import new_context_id
 from sessions_app.security.staff import invite
 from sessions_app.transcript.append import NewMessage, append
@@ -206,7 +206,9 @@ def _operate(session: Session) -> None:
     Job.objects.filter(process="embed", status=Job.Status.QUEUED).update(circuit=circuit, error=circuit.why)
     Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
     webhook = WebhookEndpoint.objects.create(name="Billing", url="https://example.com/hook", events=["user_erased"])
-    receipt = Erased(uuid.uuid4(), Counter(sessions=3), Counter(sessions=0, moments=0), Counter(events=2)).receipt
+    receipt = ErasureResult(
+        uuid.uuid4(), Counter(sessions=3), Counter(sessions=0, moments=0), Counter(events=2)
+    ).receipt
     erased = Event.objects.create(type="user_erased", actor="operator:eve", payload=receipt)
     webhook.deliveries.filter(event=erased).update(attempts=2, error="answered with status 500")
     Archive.objects.create(

@@ -23,7 +23,7 @@ from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
-MOST = 10  # maximum number of probes; the session is locked while their contexts are built
+MAX_PROBES = 10  # maximum number of probes; the session is locked while their contexts are built
 CONFLICT = "The result conflicts with current memory, so no context could be built from it."
 
 
@@ -51,7 +51,7 @@ def _probes_of(subject: Session | MemoryStream) -> list[Probe]:
         probes = Probe.objects.about(subject)
     else:
         probes = Probe.objects.filter(user=subject.user_id)
-    return list(probes.select_related("user", "session", "source_session").newest_first()[:MOST])
+    return list(probes.select_related("user", "session", "source_session").newest_first()[:MAX_PROBES])
 
 
 def _recall(probe: Probe) -> RecallRequest | None:

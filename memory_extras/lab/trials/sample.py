@@ -18,7 +18,7 @@ from sessions_app.models import Session
 
 SUBJECTS = 8  # maximum number in the list; operators find others by typing
 SIZES = (3, 5, 10)
-LOOKED_AT = 200  # number of the newest sessions or streams that the sample is chosen from
+SAMPLED_NEWEST = 200  # number of the newest sessions or streams that the sample is chosen from
 SHORT = 24  # number of turns; sessions with fewer are chosen last
 
 
@@ -59,12 +59,12 @@ def _is_short(subject: Session | MemoryStream) -> bool:
 
 def _sessions() -> list[Session | MemoryStream]:
     rows = Session.objects.filter(message_count__gt=0, user__is_test=False).order_by("-last_activity_at", "-id")
-    return list(rows.only("user_id", "message_count")[:LOOKED_AT])
+    return list(rows.only("user_id", "message_count")[:SAMPLED_NEWEST])
 
 
 def _streams() -> list[Session | MemoryStream]:
     rows = MemoryStream.objects.active().exclude(consolidation_prompt="").exclude(user__is_test=True)
-    return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:LOOKED_AT])
+    return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:SAMPLED_NEWEST])
 
 
 def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:

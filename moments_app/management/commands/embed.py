@@ -94,8 +94,8 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _fill(self, model: EmbeddingModel) -> int:
-        caller = embedding_model(model.recipe)
-        embedder = caller.open(EngineCall.objects.record)
+        factory = embedding_model(model.recipe)
+        embedder = factory.open(EngineCall.objects.record)
         embedded = 0
         for kind in kinds():
             missing = without_vector(kind, model).count()

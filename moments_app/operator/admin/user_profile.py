@@ -30,7 +30,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.models.user_profile import DERIVED, EDITED
-from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, count_erasable_rows, erase_user
+from sessions_app.people.erase import ERASED_EVENT, ErasureResult, OnHold, RowsRemain, count_erasable_rows, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
 MAX_FOUND = 10_000  # maximum number of people that a search returns; a common word matches everyone
@@ -100,7 +100,7 @@ class EraseProfile(RowPage[UserProfile]):
         return HttpResponseRedirect(_receipt_of(request, erased))
 
 
-def _receipt_of(request: HttpRequest, erased: Erased) -> str:
+def _receipt_of(request: HttpRequest, erased: ErasureResult) -> str:
     """Return the URL of the erasure's receipt, or of the list of people if the operator may not see events."""
     if not may_see(request, Event):
         return list_url(UserProfile)

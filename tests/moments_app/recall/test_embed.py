@@ -561,7 +561,7 @@ class TestSecondModel:
     def test_an_interrupted_command_keeps_its_vectors_and_continues(
         self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
+        monkeypatch.setattr("moments_app.engines.MAX_CONCURRENT_CALLS", 1)
         talk(ada, 24)
         embeddings_server.queue(behave.answer_well, behave.raw("null"))
         with pytest.raises(CommandError, match="Run the command again"):
