@@ -127,5 +127,5 @@ def _limited(site: Site) -> None:
 def _limit(site: Site, size: int) -> None:
     for process in site.database():
         with suppress(psutil.NoSuchProcess):
-            _, most = process.rlimit(psutil.RLIMIT_FSIZE)
-            process.rlimit(psutil.RLIMIT_FSIZE, (size, most))
+            _, hard_limit = process.rlimit(psutil.RLIMIT_FSIZE)
+            process.rlimit(psutil.RLIMIT_FSIZE, (size, hard_limit))

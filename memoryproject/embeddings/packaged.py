@@ -130,11 +130,11 @@ class Tokenizer:
         self._longest = max(map(len, file.pieces))
         self._unknown_score = min(file.scores) - UNKNOWN_COST
 
-    def encode(self, text: str, most: int) -> list[int]:
-        """Return at most `most` token ids, including the begin and end tokens."""
+    def encode(self, text: str, max_tokens: int) -> list[int]:
+        """Return at most `max_tokens` token ids, including the begin and end tokens."""
         text = re.sub("  +", " ", text.translate(self._file.normalized))
         text = SPACE * (not text.startswith(" ")) + text.replace(" ", SPACE)
-        return [self._file.begin, *self._pieces(text)[: most - 2], self._file.end]
+        return [self._file.begin, *self._pieces(text)[: max_tokens - 2], self._file.end]
 
     def _pieces(self, text: str) -> list[int]:
         """Return the ids of the most likely pieces of a text (Viterbi algorithm)."""

@@ -104,8 +104,8 @@ def _tokenizer(folder: Path) -> "Tokenizer":
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    most = (tokenizer.truncation or {}).get("max_length", MAX_TOKENS)
-    tokenizer.enable_truncation(min(most, MAX_TOKENS))
+    max_length = (tokenizer.truncation or {}).get("max_length", MAX_TOKENS)
+    tokenizer.enable_truncation(min(max_length, MAX_TOKENS))
     tokenizer.no_padding()
     return tokenizer
 

@@ -111,10 +111,10 @@ class Budget:
         return any(other.left > account.left for other in recent)
 
     def _account(self, name: str) -> _Account:
-        now, most = time.monotonic(), settings.LIMITS.budget_seconds
-        account = self._accounts.setdefault(name, _Account(most, now))
+        now, limit = time.monotonic(), settings.LIMITS.budget_seconds
+        account = self._accounts.setdefault(name, _Account(limit, now))
         self._accounts.move_to_end(name)
-        account.left = min(most, account.left + (now - account.at) * most * REFILL_SHARE)
+        account.left = min(limit, account.left + (now - account.at) * limit * REFILL_SHARE)
         account.at = now
         if len(self._accounts) > MAX_ACCOUNTS:
             self._accounts.popitem(last=False)

@@ -114,8 +114,8 @@ class Threads:
                 yield self._share(f"yielding {kind} {name}", 1)
             yield self._share(name and f"{kind} {name}", self._of_a_caller)
 
-    def _share(self, subject: str, most: int) -> asyncio.Semaphore:
-        share = asyncio.Semaphore(most)
+    def _share(self, subject: str, limit: int) -> asyncio.Semaphore:
+        share = asyncio.Semaphore(limit)
         return self._shares.setdefault(subject, share) if subject else share
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:

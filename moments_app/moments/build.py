@@ -133,10 +133,10 @@ class BuildMoments(Process[BuildInput, BuildResult]):
         if settling_is_one_call() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
             return None
         tokens = tokens_of(turns_to_estimate(UNBUILT, everything=everything))
-        most = float(settings.MOMENT_BUILDER.max_input_tokens)
-        own: Any = {"filter": GreaterThan(tokens, most)} if settling_is_one_call() else {}
+        max_tokens = float(settings.MOMENT_BUILDER.max_input_tokens)
+        own: Any = {"filter": GreaterThan(tokens, max_tokens)} if settling_is_one_call() else {}
         engine = engine_name(settings.ENGINE.model)
-        calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
+        calls, shown = Sum(Ceil(tokens / max_tokens), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
 
 

@@ -124,14 +124,14 @@ def builder_prompt(session: Session) -> PromptVersion:
     return active_prompt(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
-def count_fitting(turns: Sequence[Message], most: int) -> int:
-    """Return how many of the first `most` turns fit into the token limit of one run."""
+def count_fitting(turns: Sequence[Message], limit: int) -> int:
+    """Return how many of the first `limit` turns fit into the token limit of one run."""
     left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
-    for count, turn in enumerate(turns[:most]):
+    for count, turn in enumerate(turns[:limit]):
         left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
         if left < 0:
             return count
-    return min(len(turns), most)
+    return min(len(turns), limit)
 
 
 def chunks_with_drafts(

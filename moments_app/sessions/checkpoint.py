@@ -151,9 +151,9 @@ def make_digest_input(
         shown: the live turns before `end` that are in no moment, as engines read them.
         known: the text about the other turns.
     """
-    most = settings.MOMENT_BUILDER.max_input_tokens
+    max_tokens = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
-        turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, max_tokens, session.user.zone, index=turn.sequence) for turn in shown],
         context=known,
         max_words=MAX_WORDS,
         prompt=prompt.content,

@@ -100,12 +100,12 @@ class SettleInput(ProcessInput):
         return self.prompts.get(purpose)
 
 
-def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
+def claim_sessions(job: Job, *, limit: int) -> SettleInput | None:
     """Return a job's session and other due sessions of its person; None if the job's own session is not idle."""
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
     corrections = Correction.objects.for_user(user).state()
-    sessions = _read(user, _fitting(user, _jobs(job, most)))
+    sessions = _read(user, _fitting(user, _jobs(job, limit)))
     if not sessions or sessions[0].job.pk != job.pk:
         return None
     first = sessions[0].session
@@ -117,10 +117,10 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
     return SettleInput(None, user, sessions, corrections, prompts)
 
 
-def _jobs(job: Job, most: int) -> dict[int, Job]:
+def _jobs(job: Job, limit: int) -> dict[int, Job]:
     """Return the job and the person's other due jobs that have not failed, keyed by session."""
     due = Job.objects.due().filter(process=job.process, user=job.user_id, session__isnull=False, attempts=0)
-    others = due.exclude(pk=job.pk).order_by("run_after", "id")[: most - 1]
+    others = due.exclude(pk=job.pk).order_by("run_after", "id")[: limit - 1]
     return {one.session_id: one for one in [job, *others] if one.session_id is not None}
 
 

@@ -125,8 +125,8 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
 
     def claim(self, job: Job) -> SettleInput | Skipped:
         of_a_call = MAX_SESSIONS_PER_CALL if settings.ENGINE.combines_calls else 1
-        most = of_a_call if self.engine_factory(job).is_model else MAX_SESSIONS
-        return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
+        limit = of_a_call if self.engine_factory(job).is_model else MAX_SESSIONS
+        return claim_sessions(job, limit=limit) or Skipped("the session is not idle, or is already up to date")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[SessionResult]:
         """Call the engine, in one call if possible. Return the results of the sessions before the first failure.

@@ -158,9 +158,9 @@ def _request(
     known: KnownItems,
     prompt: PromptVersion,
 ) -> FormationRequest:
-    most = settings.MOMENT_BUILDER.max_input_tokens
+    max_tokens = settings.MOMENT_BUILDER.max_input_tokens
     return FormationRequest(
-        turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, max_tokens, session.user.zone, index=turn.sequence) for turn in shown],
         sections=[_section(label, stream, known) for label, stream in streams.items()],
         prompt=prompt.content,
         others=other_speakers(session, shown, own),

@@ -74,9 +74,9 @@ def _limits_url(request: HttpRequest, subject: Subject, own: DailyLimit | None) 
     return change_url(own) if own else page_url(DailyLimit, "add", **{subject.kind: subject.pk})
 
 
-def _shown(most: Any) -> str:
+def _shown(limit: Any) -> str:
     """Format an amount for a column. A dash means the default in the settings."""
-    return "–" if most is None else intcomma(most) if most else "no limit"
+    return "–" if limit is None else intcomma(limit) if limit else "no limit"
 
 
 @admin.register(DailyLimit)

@@ -128,7 +128,7 @@ def import_sessions(
     for portion in _portions(_batches(_messages(found, import_statements), reject)):
         checked = _checked(portion, application)
         batches = [new for new, _ in checked if new]
-        process_texts([record.message for batch in batches for record in batch], most_bytes=None)
+        process_texts([record.message for batch in batches for record in batch], max_bytes=None)
         with transaction.atomic():
             appended = iter(_append(batches, application))
             transaction.set_rollback(dry_run)

@@ -240,11 +240,11 @@ class _ArrayReader:
     def _value(self) -> Any:
         self._next()
         while True:
-            most = self._end_of_values()
+            limit_end = self._end_of_values()
             try:
-                value, end = self._decoder.raw_decode(self._text[:most], self._at)
+                value, end = self._decoder.raw_decode(self._text[:limit_end], self._at)
             except json.JSONDecodeError:
-                if most is not None:
+                if limit_end is not None:
                     raise Unreadable(TOO_MANY) from None
                 if len(self._text) - self._at > RECORD_MAX:
                     raise Unreadable(f"It is not valid JSON, or longer than {RECORD_MAX // MIB} MiB.") from None
@@ -258,9 +258,9 @@ class _ArrayReader:
     def _end_of_values(self) -> int | None:
         if self._has_few_values:
             return None
-        most = end_of_values(self._text, VALUES_MAX, self._at)
-        self._has_few_values = most is None
-        return most
+        end = end_of_values(self._text, VALUES_MAX, self._at)
+        self._has_few_values = end is None
+        return end
 
     def _read_more(self) -> bool:
         """Double the text in memory, so a long value isn't parsed many times. Return False at the end."""

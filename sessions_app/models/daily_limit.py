@@ -89,8 +89,8 @@ class Standing:
 
     def message(self, name: str) -> str:
         """Return an error message for a limit that is reached."""
-        most = f"{self.limits[name]:,} {UNITS[name]} a day"
-        return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
+        limit = f"{self.limits[name]:,} {UNITS[name]} a day"
+        return f"The daily limit {self.policy(name)} is reached: {limit} for this {self.subject.kind}."
 
     @property
     def models_used_up(self) -> str:

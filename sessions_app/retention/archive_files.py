@@ -154,14 +154,14 @@ def new_file() -> Iterator[PackedFile]:
         yield PackedFile(file)
 
 
-def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield blocks of at least `size` bytes or `most` lines. The last one may be smaller."""
+def blocks_of(lines: Iterable[bytes], size: int, max_lines: int | None = None) -> Iterator[list[bytes]]:
+    """Yield blocks of at least `size` bytes or `max_lines` lines. The last one may be smaller."""
     block: list[bytes] = []
     left = size
     for line in lines:
         block.append(line)
         left -= len(line)
-        if left <= 0 or len(block) == most:
+        if left <= 0 or len(block) == max_lines:
             yield block
             block, left = [], size
     if block:

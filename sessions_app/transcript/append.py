@@ -124,10 +124,10 @@ class Appended:
         return len(_new(self.messages))
 
 
-def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
+def process_texts(messages: Sequence[NewMessage], *, max_bytes: int | None = WORDS_MAX_BYTES) -> None:
     """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    `most_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
+    `max_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
     a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
@@ -136,7 +136,7 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
     indexed = 0
     for message in unprocessed:
         indexed += len(message.content[: lexemes.MAX_CHARS].encode())
-        vars(message)["words"] = message.words if most_bytes is None or indexed <= most_bytes else WORDS_LATER
+        vars(message)["words"] = message.words if max_bytes is None or indexed <= max_bytes else WORDS_LATER
     if unprocessed:
         messages_received.send(sender=NewMessage, messages=unprocessed)
 

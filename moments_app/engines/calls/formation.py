@@ -69,8 +69,8 @@ class FormationRequest:
 
     @property
     def question(self) -> "Question[FormationAnswer]":
-        most = min(max(SHOWN_MIN, len(self.turns) // TURNS_EACH), SHOWN_MAX)
-        known = "\n".join(f"Stream: {as_data(_shown(section, self.turns, most))}" for section in self.sections)
+        limit = min(max(SHOWN_MIN, len(self.turns) // TURNS_EACH), SHOWN_MAX)
+        known = "\n".join(f"Stream: {as_data(_shown(section, self.turns, limit))}" for section in self.sections)
         return Question(SHAPE, self.prompt, known, partial(check_answer, self), self.turns, 2 * length_of(self.turns))
 
 
@@ -251,14 +251,14 @@ def _checked_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
     return item | {"confidence": WEAK} if evidence.is_weak(text) else item
 
 
-def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:
+def _shown(section: StreamSection, turns: Sequence[Turn], limit: int) -> dict[str, object]:
     numbers = list(section.known)
-    near = nearest([section.known[number] for number in numbers], turns, most)
+    near = nearest([section.known[number] for number in numbers], turns, limit)
     lines = not_repeated(section.current.splitlines(), section.known.values())
     optional = {
         "max_words": section.words if section.words < STATEMENT_WORDS else 0,
         "known": {numbers[place]: section.known[numbers[place]] for place in near},
-        "has": "\n".join(lines[place] for place in nearest(lines, turns, most // 4)),
+        "has": "\n".join(lines[place] for place in nearest(lines, turns, limit // 4)),
     }
     always = {"stream": section.label, "takes_in": section.prompt}
     if section.label.startswith(SHARD):
@@ -269,12 +269,12 @@ def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str
 # --- the choice of known texts to send ---
 
 
-def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]:
+def nearest(texts: Sequence[str], turns: Iterable[Turn], limit: int) -> list[int]:
     """Return the sorted indexes of the texts that share the most words with the turns.
 
     Words that are in many texts have a low weight. Texts that share only such words are left out.
     """
-    if len(texts) <= most:
+    if len(texts) <= limit:
         return list(range(len(texts)))
     said = [turn.content for turn in turns]
     languages = lexemes.languages_of(said)  # detected from all turns, because the language of a short text is uncertain
@@ -282,7 +282,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     shared = [lexemes.stems_in(text, languages) & stems_of_turns for text in texts]
     having = Counter(stem for stems in shared for stem in stems)
     worth = [sum(1 / having[stem] for stem in sorted(stems)) for stems in shared]
-    best = sorted(range(len(texts)), key=lambda place: (-worth[place], place))[:most]
+    best = sorted(range(len(texts)), key=lambda place: (-worth[place], place))[:limit]
     return sorted(place for place in best if worth[place] >= MIN_SCORE)
 
 
