@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from drill.acts import Acting
 from drill.course import Course, Fault
-from drill.database import beside
+from drill.database import temporary_database
 from drill.faults.kills import kill_one
 from drill.members import ROOT, kinds
 from drill.report import Row
@@ -27,11 +27,11 @@ def done_once(course: Course) -> Iterator[Row]:
     fault = Fault(Row("kill -9 during corrections, retractions, probes and contexts"))
     picker, rows = Picker(course.chance), []
     course.say(f"{fault.row.fault}: {course.kills} of each of {len(hurt)} kinds …")
-    with course.attended([fault], clients=1) as attended:
+    with course.with_clients([fault], clients=1) as tracker:
         with Acting(course.site) as acting:
             for number in range(course.kills):
                 for kind in course.chance.sample(hurt, len(hurt)):
-                    killed = kill_one(course, attended, kind, picker, by_place=number % 2 == 0)
+                    killed = kill_one(course, tracker, kind, picker, by_place=number % 2 == 0)
                     fault.row.seconds.append(killed.seconds)
         rows = [*acting.rows(course.site, fault.row.times), *_restored(course, acting, fault.row.times)]
     for row in rows:
@@ -49,5 +49,5 @@ def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
         other.manage("verify", str(path))
         other.key = course.site.key
 
-    with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
+    with temporary_database(course.database_url) as database, Site(course.provider, database, before=restore) as other:
         return acting.rows(other, times, ", in a restored backup")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from drill.course import Course
-from drill.database import beside
+from drill.database import temporary_database
 from drill.ledger import Ledger, compare
 from drill.load import append
 from drill.recovery import wait_until_well
@@ -29,7 +29,10 @@ def restored(course: Course) -> Iterator[Row]:
             other.manage("verify", str(path))
             other.key = course.site.key
 
-        with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
+        with (
+            temporary_database(course.database_url) as database,
+            Site(course.provider, database, before=restore) as other,
+        ):
             found_by_search(other, PERSON, "Where is the spare key?", "blue flowerpot")
             count = compare(there, there, other.turns())
             fault.row.remark(f"{count.lost} of {count.acknowledged} turns missing")

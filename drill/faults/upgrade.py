@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drill.course import Course
-from drill.database import beside
+from drill.database import temporary_database
 from drill.ledger import Ledger
 from drill.recovery import now, wait_until_caught_up, wait_until_well
 from drill.report import Row, not_tried
@@ -43,7 +43,7 @@ def from_the_last_release(course: Course) -> Iterator[Row]:
     row = Row(f"upgrade from the last release ({states[-1].name.removesuffix('.sql.gz')})", times=1)
     began = time.monotonic()
     try:
-        with beside(course.database_url) as database:
+        with temporary_database(course.database_url) as database:
             _upgrade(course, database, states[-1], row)
         row.seconds.append(time.monotonic() - began)
     except NotWell as error:

@@ -14,7 +14,7 @@ from drill.poison.doors import DOORS
 from drill.poison.engines import ENGINES, drilled
 from drill.poison.report import Row, table
 from drill.site import NotWell
-from drill.stoppable import stoppable
+from drill.stoppable import interrupt_on_sigterm
 
 
 class Command(BaseCommand):
@@ -38,7 +38,7 @@ class Command(BaseCommand):
         attacks = [attack for attack in ATTACKS if attack.name in (options["attack"] or [attack.name])]
         rows: list[Row] = []
         try:
-            with stoppable():
+            with interrupt_on_sigterm():
                 for engine in options["engine"] or ENGINES:
                     rows += drilled(engine, attacks, options["door"] or list(DOORS), self._say)
         except NotWell as error:

@@ -45,7 +45,7 @@ class Installation(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
+class Conversation:
     """Turns to plant.
 
     Args:
@@ -65,7 +65,7 @@ class Said:
         return [text[:ITEM_CHARS] for text in told[:MAX_CALLS]]
 
 
-Door = Callable[[Installation, Sequence[Said]], None]
+Door = Callable[[Installation, Sequence[Conversation]], None]
 
 
 def answered(
@@ -104,7 +104,7 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     return json.loads(events[-1] if events else text).get("result")
 
 
-def over_rest(site: Installation, said: Sequence[Said]) -> None:
+def over_rest(site: Installation, said: Sequence[Conversation]) -> None:
     """Append it to a session, as an application does."""
     for one in said:
         for start in range(0, len(one.turns), BATCH):
@@ -112,7 +112,7 @@ def over_rest(site: Installation, said: Sequence[Said]) -> None:
             ask(site, "POST", f"/api/v1/sessions/{one.session}/messages", body)
 
 
-def over_mcp(site: Installation, said: Sequence[Said]) -> None:
+def over_mcp(site: Installation, said: Sequence[Conversation]) -> None:
     """Store it as an assistant does, with the memory tools."""
     for one in said:
         for text in one.items:
@@ -120,7 +120,7 @@ def over_mcp(site: Installation, said: Sequence[Said]) -> None:
             call(site, "tools/call", asked, X_User_Id=one.person)
 
 
-def over_chat(site: Installation, said: Sequence[Said]) -> None:
+def over_chat(site: Installation, said: Sequence[Conversation]) -> None:
     """Send it to a model through the chat endpoint."""
     for one in said:
         for messages in list(_rounds(one.turns))[:MAX_CALLS]:
@@ -128,7 +128,7 @@ def over_chat(site: Installation, said: Sequence[Said]) -> None:
             ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": one.person, "X-Session-Id": one.session})
 
 
-def by_import(site: Installation, said: Sequence[Said]) -> None:
+def by_import(site: Installation, said: Sequence[Conversation]) -> None:
     """Import it from one file, as from another system."""
     lines = [{"user_id": one.person, "session_id": one.session, **turn} for one in said for turn in one.turns]
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ def by_import(site: Installation, said: Sequence[Said]) -> None:
         site.manage("import_sessions", str(file), "--format", "jsonl", "--verbosity", "0")
 
 
-def as_tasks(site: Installation, said: Sequence[Said]) -> None:
+def as_tasks(site: Installation, said: Sequence[Conversation]) -> None:
     """Store it as tasks of the person."""
     for one in said:
         for text in one.items:
@@ -145,7 +145,7 @@ def as_tasks(site: Installation, said: Sequence[Said]) -> None:
             ask(site, "POST", "/api/v1/entities", body)
 
 
-def into_a_shard(site: Installation, said: Sequence[Said]) -> None:
+def into_a_shard(site: Installation, said: Sequence[Conversation]) -> None:
     """Write it to shared memory with an administrator's key."""
     shard = shard_of(site)
     for one in said:

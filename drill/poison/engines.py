@@ -3,12 +3,12 @@
 import os
 from collections.abc import Mapping, Sequence
 
-from drill.database import beside
+from drill.database import temporary_database
 from drill.poison.attacks import Attack
 from drill.poison.course import Say, Watch, planned, run
 from drill.poison.obedient import OBEDIENT, reply
 from drill.poison.report import Row
-from drill.poison.site import Attacked
+from drill.poison.site import AttackedSite
 from drill.provider import Provider
 from drill.site import Site
 
@@ -37,8 +37,8 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
     watch = Watch(planted)
     with (
         Provider(OBEDIENT, reply, latency=0) as provider,
-        beside(os.environ.get("DATABASE_URL", "")) as database,
+        temporary_database(os.environ.get("DATABASE_URL", "")) as database,
         Site(provider, database, variables={**ENGINES[engine], **RETRY_SOON}) as site,
     ):
         provider.failure = watch
-        return run(Attacked(site, watch), planted, watch, say)
+        return run(AttackedSite(site, watch), planted, watch, say)

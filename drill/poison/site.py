@@ -12,7 +12,7 @@ REST_SECONDS = 1_800
 QUIET = "UPDATE sessions_app_session SET last_arrived_at = last_arrived_at - interval '1 day'"
 
 
-class Attacked:
+class AttackedSite:
     """A site with an observer of its model calls.
 
     Args:
