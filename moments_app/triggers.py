@@ -10,7 +10,7 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.scheduled import call_later
 from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
-from moments_app.models.embedding import KINDS, ask_to_embed, owner_arguments
+from moments_app.models.embedding import KINDS, owner_arguments, queue_embedding
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.add_atoms import add_statements
@@ -76,7 +76,7 @@ def embed_again(
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()
-    ask_to_embed("edit", **owner_arguments(instance))
+    queue_embedding("edit", **owner_arguments(instance))
 
 
 @receiver(profile_edited)

@@ -7,7 +7,7 @@ from memory_extras.lab.probes.run import RunProbes
 from moments_app.models import Retraction
 from moments_app.models.atom import content_hash
 from moments_app.provenance.export_format import REQUESTED_BY, SourceSequences, session_of
-from moments_app.reports.housekeeping import OF_EXTRAS
+from moments_app.reports.housekeeping import EXTRA_TABLES
 from sessions_app.models import Session
 from sessions_app.people.export_format import Column, File, PublicId, Reference, RestoredRow
 from sessions_app.people.import_user import Importing
@@ -77,4 +77,4 @@ declare(
         is_withdrawn=True,
     ),
 )
-OF_EXTRAS["probe_results"] = ProbeResult.objects.expired
+EXTRA_TABLES["probe_results"] = ProbeResult.objects.expired

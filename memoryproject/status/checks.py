@@ -21,7 +21,7 @@ from django.utils.timesince import timesince
 
 from memoryproject.database.timeouts import statement_timeout
 from memoryproject.database.verification import request_problems, schema_mismatch
-from memoryproject.schedules import late
+from memoryproject.schedules import late_schedules
 from memoryproject.status.site_state import RESTARTS_WITHIN, RecentEvents, State, recent_events
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
@@ -196,7 +196,7 @@ def _restarts(facts: CheckData) -> Findings:
 
 
 def _schedules(_: CheckData) -> Findings:
-    for name, age in late().items():
+    for name, age in late_schedules().items():
         sentence = (
             f"The schedule {name} has not run for {timesince(timezone.now() - age)}. Check that a worker is running."
         )

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from memoryproject.schedules import ages
+from memoryproject.schedules import schedule_ages
 from memoryproject.serving import observation
 from memoryproject.status import site_state
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
@@ -190,7 +190,7 @@ def _rounds() -> Iterator[Metric]:
 
 
 def _schedules() -> Iterator[Metric]:
-    seconds: Labeled = {(name,): age.total_seconds() for name, age in ages().items()}
+    seconds: Labeled = {(name,): age.total_seconds() for name, age in schedule_ages().items()}
     yield _gauge("memory_schedule_age_seconds", "Time since the last run of a schedule.", ["schedule"], seconds)
 
 

@@ -230,7 +230,7 @@ class Process(ABC, Generic[Input, Answer]):
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
         """Queue the runs that new messages make due, in the append's transaction. If none are due, run no query."""
         due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
-        return Job.objects.request_each(self.name, list(due), requested_by="append")
+        return Job.objects.request_many(self.name, list(due), requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
         """Undo what a failed attempt has started. Called before the job is queued again or marked as failed."""

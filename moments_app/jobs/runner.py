@@ -99,7 +99,7 @@ def _run_if_allowed(job: Job, process: AnyProcess) -> None:
     factory = process.engine_factory(job)
     if factory is None:
         return _claim_think_commit(job, process)
-    circuit = Circuit.objects.open_of(factory)
+    circuit = Circuit.objects.open_for(factory)
     if circuit and not circuit.allows(job):
         return circuit.hold(job, process.jobs_of_same_engine(job))
     if not factory.is_free and (pause := EngineCall.objects.reached_limit(job)):
@@ -156,7 +156,7 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
 def _open_circuit(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
     """Return the open circuit of the engine whose call failed, if it holds this job."""
     factory = process.engine_factory(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
-    circuit = Circuit.objects.open_of(factory) if factory else None
+    circuit = Circuit.objects.open_for(factory) if factory else None
     return circuit if circuit and circuit.holds(job) else None
 
 
@@ -193,7 +193,7 @@ def _hold_person(job: Job) -> None:
     Raises:
         ClaimLost: the person was erased.
     """
-    if job.user_id is not None and not UserProfile.objects.hold([job.user_id]):
+    if job.user_id is not None and not UserProfile.objects.protect([job.user_id]):
         raise ClaimLost
 
 

@@ -136,7 +136,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         in_agent_shard = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
         return self.active().candidates().filter(reviewed_at=None).exclude(in_agent_shard)
 
-    def seen_by(self, user: UserProfile | None) -> Self:
+    def visible_to(self, user: UserProfile | None) -> Self:
         """Return the items visible to a person: their own items, and shared items that are not evicted."""
         shared = Q(user=None) & ~Q(state=MemoryAtom.State.EVICTED)
         return self.filter(shared | Q(user=user) if user else shared)

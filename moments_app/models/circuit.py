@@ -81,7 +81,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
-    def open_of(self, factory: EngineFactory) -> "Circuit | None":
+    def open_for(self, factory: EngineFactory) -> "Circuit | None":
         return self.open().filter(engine=factory.name, work=factory.work).first() if interval() else None
 
     def is_healthy(self, factory: EngineFactory) -> bool:

@@ -284,9 +284,9 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def _limit_reached(job: Job) -> Pause | None:
-    for standing in DailyUsage.objects.standings(job.counts_for):
-        if reason := standing.models_used_up:
-            return Pause(tomorrow(), f"Waiting for the next day: {reason}", standing.subject)
+    for usage_status in DailyUsage.objects.usage_statuses(job.counts_for):
+        if reason := usage_status.models_used_up:
+            return Pause(tomorrow(), f"Waiting for the next day: {reason}", usage_status.subject)
     return None
 
 

@@ -280,7 +280,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         wake(Channel.TASKS)
         return job
 
-    def request_each(
+    def request_many(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
         """Queue a process for distinct sessions, as `request` does, with one statement.
@@ -394,11 +394,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         is_busy = self.working().exclude(process=TASK).of_subject(subject).exists()
         return None if is_busy else self._claimed(worker, pk=pk)
 
-    def claim_each(self, jobs: "Sequence[Job]") -> bool:
+    def claim_many(self, jobs: "Sequence[Job]") -> bool:
         """Claim due jobs in the same transaction that completes them. Return whether all were claimed."""
         return self.due().filter(pk__in=[job.pk for job in jobs])._mark_claimed() == len(jobs)
 
-    def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
+    def complete_many(self, results: "Mapping[Job, dict[str, Any]]") -> None:
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
@@ -675,7 +675,7 @@ class Job(models.Model):
                 self._log_failure()
 
     def _log_failure(self) -> None:
-        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):  # the person is not being erased
+        if self.user_id is None or UserProfile.objects.try_protect(self.user_id):  # the person is not being erased
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,

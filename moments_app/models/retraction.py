@@ -54,7 +54,7 @@ class RetractionQuerySet(OfPersonQuerySet["Retraction"]):
     def of_shard(self, stream: MemoryStream) -> Self:
         return self.filter(stream=stream, user=None)
 
-    def standing(self) -> Self:
+    def in_effect(self) -> Self:
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
@@ -142,7 +142,7 @@ class Retraction(models.Model):
     @property
     def is_orphaned(self) -> bool:
         """True if the retraction that caused this one is no longer in effect."""
-        return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
+        return bool(self.cause_id) and not Retraction.objects.in_effect().filter(retraction_id=self.cause_id).exists()
 
     @property
     def may_be_undone(self) -> bool:

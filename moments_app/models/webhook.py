@@ -128,9 +128,9 @@ class WebhookEndpoint(models.Model):
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue(self, event: Event) -> None:
-        self.queue_each([event])
+        self.queue_many([event])
 
-    def queue_each(self, events: Sequence[Event]) -> None:
+    def queue_many(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
         public = [event for event in events if event.type in WebhookEvent.values]
         endpoints = WebhookEndpoint.objects.subscribed_to(public) if public else ()

@@ -28,7 +28,7 @@ from moments_app.jobs.process import (
     turns_to_estimate,
 )
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     BUILT,
     MAX_TURNS,
@@ -111,7 +111,7 @@ class BuildMoments(Process[BuildInput, BuildResult]):
         user.save(update_fields=["updated_at"])  # invalidates cached contexts
         _move_boundary(job, session, input, answer, moments)
         complete(job, BUILT, result_of(input, answer, moments))
-        ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+        queue_embedding(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:

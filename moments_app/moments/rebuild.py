@@ -23,7 +23,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Correction, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
@@ -104,7 +104,7 @@ class RebuildMoments(Process[RebuildInput, BuildResult]):
             "engine_calls": len(input.build.chunks),
         }
         complete(job, "moments_rebuilt", result)
-        ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+        queue_embedding(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
 

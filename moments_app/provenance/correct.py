@@ -34,8 +34,8 @@ from moments_app.provenance.rewording import (
     Rewording,
     Row,
     TextChange,
+    inverse_rewording,
     restore,
-    reverting,
     reword,
     rows_of_sessions,
     rows_since,
@@ -74,16 +74,16 @@ class CorrectionRequest:
     valid_until: datetime | None = None
 
 
-def correcting(content: str) -> CorrectionRequest:
+def replacement_request(content: str) -> CorrectionRequest:
     """Return the request to replace the text of a fact that was never true."""
     return CorrectionRequest(Correction.Kind.CORRECTED, content.strip())
 
 
-def ending(valid_until: datetime | None = None) -> CorrectionRequest:
+def end_request(valid_until: datetime | None = None) -> CorrectionRequest:
     return CorrectionRequest(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
 
 
-def withdrawing() -> CorrectionRequest:
+def withdrawal_request() -> CorrectionRequest:
     """Return the request to withdraw a fact that was never true, without a replacement."""
     return CorrectionRequest(Correction.Kind.WITHDRAWN)
 
@@ -105,7 +105,7 @@ def matching_texts(fact: MemoryAtom) -> list[TextChange]:
     Raises:
         CannotCorrect: the fact belongs to no person.
     """
-    return _matching(fact, withdrawing())[1:]
+    return _matching(fact, withdrawal_request())[1:]
 
 
 def _matching(fact: MemoryAtom, request: CorrectionRequest) -> list[TextChange]:
@@ -225,7 +225,7 @@ def _refuse_undoing(correction: Correction) -> None:
     if correction.undone_at:
         raise CannotCorrect("The correction was already undone.")
     changed = {pk for change in correction.changes if "made" in change for pk in (change["pk"], change["made"])}
-    later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
+    later = Correction.objects.in_effect().filter(user=correction.user_id, pk__gt=correction.pk)
     for other in later.order_by("-pk"):
         if changed & {change["pk"] for change in other.changes if "made" in change}:
             raise CannotCorrect(f"The fact was corrected again. Undo the correction {other.correction_id} first.")
@@ -444,7 +444,7 @@ def _reword_later_texts(session: Session, correction: Correction) -> None:
     since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
     new = Rewording(correction.before, correction.after).new_words
     said = any(since.filter(content__iregex=rf"\m{re.escape(word)}\M").exists() for word in new)
-    reword(rows_since(session, correction.created_at), reverting(correction, replaces_names=not said))
+    reword(rows_since(session, correction.created_at), inverse_rewording(correction, replaces_names=not said))
 
 
 def _refresh(correction: Correction, cause: Cause) -> None:

@@ -56,10 +56,10 @@ from moments_app.provenance.export_format import (
     ValuesBefore,
     defer_references,
     derive_profile,
+    embed_imported_memories,
+    embed_imported_turns,
     link_bases,
     link_moments,
-    queue_embedding,
-    queue_turn_embedding,
     queue_word_count,
     restore_references,
     session_of,
@@ -413,10 +413,10 @@ declare(
             imported=ask,
         )
         for model, ask in (
-            (FactEmbedding, queue_embedding),
+            (FactEmbedding, embed_imported_memories),
             (MomentEmbedding, None),
             (ItemEmbedding, None),
-            (TurnEmbedding, queue_turn_embedding),
+            (TurnEmbedding, embed_imported_turns),
         )
     ),
 )

@@ -256,7 +256,7 @@ def dependents_of_items(
         user: the person of the turns; None if there are no turns.
         also: primary keys of other rows withdrawn with the items, keyed by table.
     """
-    releases = list(Release.objects.standing().made_from(items).select_related("atom").order_by("pk"))
+    releases = list(Release.objects.in_effect().made_from(items).select_related("atom").order_by("pk"))
     atoms = [*items, *(release.atom for release in releases if release.atom)]
     since = first_consolidated(atoms)
     lines = [

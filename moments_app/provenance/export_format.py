@@ -21,7 +21,7 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.models.atom import ABOUT, content_hash, id_hash
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
@@ -334,13 +334,13 @@ def queue_word_count(importing: Importing) -> None:
         Job.objects.request(CountWords.name, user_id=importing.user.pk, requested_by=REQUESTED_BY, force=True)
 
 
-def queue_embedding(importing: Importing) -> None:
+def embed_imported_memories(importing: Importing) -> None:
     """Queue embedding of a person's facts, moments and items."""
     if _has_memory(importing) or importing.counts["items"]:
-        ask_to_embed(REQUESTED_BY, user_id=importing.user.pk)
+        queue_embedding(REQUESTED_BY, user_id=importing.user.pk)
 
 
-def queue_turn_embedding(importing: Importing) -> None:
+def embed_imported_turns(importing: Importing) -> None:
     """Queue embedding of the turns of sessions, if turns are embedded."""
     for session in importing.sessions() if settings.EMBEDDING.turns else ():
-        ask_to_embed(REQUESTED_BY, session=session)
+        queue_embedding(REQUESTED_BY, session=session)

@@ -222,7 +222,7 @@ def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
     """
     telling: set[int] = set()
     for atoms in items:
-        released = Release.objects.standing().filter(sources__atom__in=atoms)
+        released = Release.objects.in_effect().filter(sources__atom__in=atoms)
         # Use two queries. For one query with conditions on two tables, PostgreSQL would read all streams.
         telling.update(atoms.filter(is_candidate=False).values_list("stream_id", flat=True))
         telling.update(released.values_list("stream_id", flat=True))

@@ -34,7 +34,7 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
@@ -111,7 +111,7 @@ def sessions_to_restore(retraction: Retraction) -> QuerySet[Session]:
 
 def _consequences(retraction: Retraction) -> RetractionQuerySet:
     """Return the retractions of answers that repeated the turns, newest first."""
-    return retraction.consequences().standing().exclude(session=None).order_by("-pk")
+    return retraction.consequences().in_effect().exclude(session=None).order_by("-pk")
 
 
 def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
@@ -154,7 +154,7 @@ def _refuse(retraction: Retraction) -> None:
     streams = retraction.items.of(MemoryStream).values("object_pk")
     same_streams = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
-    newer = Retraction.objects.standing().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
+    newer = Retraction.objects.in_effect().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
     # Retractions of repeating answers don't prevent the undo.
     by_repetition = [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
     newer = newer.exclude(requested_by__in=by_repetition)
@@ -402,5 +402,5 @@ def _queue_jobs(retraction: Retraction, session: Session, wanted: dict[Rebuild, 
         if whole > session.built_to if rebuild is MOMENTS else whole:
             rebuild.queue(session, whole, requested_by=retraction.actor)
     if settings.EMBEDDING.turns:
-        ask_to_embed(retraction.actor, session=session)
+        queue_embedding(retraction.actor, session=session)
     refresh(retraction, _streams_of(retraction))

@@ -40,7 +40,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.jobs.runner import recorder
 from moments_app.models import Circuit, EmbeddingModel, Job
-from moments_app.models.embedding import KINDS, ask_to_embed, owner_arguments
+from moments_app.models.embedding import KINDS, owner_arguments, queue_embedding
 from moments_app.models.job import CannotChange
 from moments_app.recall.vectors import (
     Text,
@@ -200,7 +200,7 @@ def resend_rejected(requested_by: str, *, dry_run: bool = False) -> int:
     model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
     about = _owners_of_rejected(model) if model else []
     for subject in () if dry_run else about:
-        ask_to_embed(requested_by, **subject)
+        queue_embedding(requested_by, **subject)
     return len(about)
 
 

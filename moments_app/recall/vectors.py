@@ -327,7 +327,7 @@ def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) 
         ClaimLost: another worker took over the job, or the job was canceled.
     """
     with transaction.atomic():
-        UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
+        UserProfile.objects.protect({text.user_id for text, _vector in made if text.user_id is not None})
         if job and not job.is_claimed(waits=False):
             raise ClaimLost
         return write(model, made)

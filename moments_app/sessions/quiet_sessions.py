@@ -202,7 +202,7 @@ def _set_formations(sessions: Sequence[QuietSession], prompt: PromptVersion) -> 
         return
     forming_sessions = [one.session for one in forming]
     MemoryStream.objects.ensure_for(*forming_sessions)
-    fed = MemoryStream.objects.fed_by_each(forming_sessions)
+    fed = MemoryStream.objects.learning_from_each(forming_sessions)
     streams = [formation.by_label(fed[one.session.pk]) for one in forming]
     each = known.known_items_of(forming[0].session.user, streams)
     for one, own, has in zip(forming, streams, each, strict=True):

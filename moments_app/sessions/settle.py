@@ -41,7 +41,7 @@ from moments_app.jobs.process import (
     turns_to_estimate,
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     BUILT,
     BuildResult,
@@ -118,7 +118,7 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Raise `PostponeJob` while the circuit of a stream's own model is open."""
         own = model_with_open_circuit(job) if settings.MEMORY_FORMATION.enabled else None
-        circuit = Circuit.objects.open_of(own) if own else None
+        circuit = Circuit.objects.open_for(own) if own else None
         if circuit and not circuit.allows(job):
             raise PostponeJob(database_now(), circuit.why, circuit)
         return None
@@ -284,11 +284,11 @@ def _store(job: Job, input: SettleInput, results: Sequence[SessionResult]) -> No
     _store_items(job, results)
     _store_digests(results)
     _update_sessions(sessions, results)
-    Job.objects.complete_each({one.quiet.job: one.result for one in results})
+    Job.objects.complete_many({one.quiet.job: one.result for one in results})
     _log_events(results)
     for one in (result.quiet for result in results if not result.quiet.is_whole):
         Job.objects.request(Settle.name, one.session, requested_by=job.requested_by, force=job.force)
-    ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+    queue_embedding(f"job:{job.job_id}", user_id=user.pk)
 
 
 def _locked(job: Job, sessions: Sequence[QuietSession]) -> Mapping[int, Session]:
@@ -296,7 +296,7 @@ def _locked(job: Job, sessions: Sequence[QuietSession]) -> Mapping[int, Session]
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]
-    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_each(others)):
+    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_many(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
         raise InputChanged("A session changed while the engine was working.")
@@ -330,7 +330,7 @@ def _store_items(job: Job, results: Sequence[SessionResult]) -> None:
     formed = [
         (one, (one.quiet.job, one.quiet.formation, one.formed)) for one in results if one.quiet.formation and one.formed
     ]
-    stored = formation.store_each([made for _, made in formed], requested_by=f"job:{job.job_id}")
+    stored = formation.store_formations([made for _, made in formed], requested_by=f"job:{job.job_id}")
     for (one, _), result in zip(formed, stored, strict=True):
         one.result[FORMED] = result
 
@@ -381,4 +381,4 @@ def _log_events(results: Sequence[SessionResult]) -> None:
         session = one.quiet.session
         whose = {"actor": f"job:{one.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
         events += [Event(type=name, payload=payload, **whose) for name, payload in payloads.items()]
-    WebhookDelivery.objects.queue_each(Event.objects.bulk_create(events))
+    WebhookDelivery.objects.queue_many(Event.objects.bulk_create(events))

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_IMPORT, content_hash
-from moments_app.models.embedding import ask_to_embed, owner_arguments
+from moments_app.models.embedding import owner_arguments, queue_embedding
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_missing, lock_rows
@@ -31,10 +31,10 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
 
     Either all atoms are for the stream itself, or all are candidates from one person.
     """
-    return add_to_each([(stream, atoms)], requested_by=requested_by)
+    return add_to_streams([(stream, atoms)], requested_by=requested_by)
 
 
-def add_to_each(
+def add_to_streams(
     items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]],
     *,
     requested_by: str,
@@ -162,7 +162,7 @@ def queue_indexing(atom: MemoryAtom, *, requested_by: str) -> None:
     """Queue the word count and the embedding of all memories of an item's person or shard."""
     about = owner_arguments(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)
-    ask_to_embed(requested_by, **about)
+    queue_embedding(requested_by, **about)
 
 
 def consolidate_if_due(stream: MemoryStream, *, requested_by: str) -> None:

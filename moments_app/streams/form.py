@@ -48,7 +48,7 @@ from moments_app.streams.formation import (
     formation_prompt,
     model_with_open_circuit,
     set_formed_to,
-    store_each,
+    store_formations,
 )
 from moments_app.streams.known import known_items_of
 from moments_app.turns.engine_input import split_turns
@@ -95,7 +95,7 @@ class FormMemories(Process[FormationInput, FormationResult]):
             set_formed_to(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to extract facts from")
         MemoryStream.objects.ensure_for(session)
-        streams = by_label(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
+        streams = by_label(MemoryStream.objects.visible_to(session).extracting().order_by("id"))
         if not streams:
             set_formed_to(session, turns[-1].sequence)
             return Skipped("no memory text is in use")
@@ -123,7 +123,7 @@ class FormMemories(Process[FormationInput, FormationResult]):
         # Lock the person, as corrections do. A later correction sees the new atoms, and these are checked against
         # earlier corrections.
         UserProfile.objects.locked().get(pk=session.user_id)
-        [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
+        [result] = store_formations([(job, input, answer)], requested_by=f"job:{job.job_id}")
         if input.remaining is None:
             set_formed_to(session, input.last_sequence)
         if input.episodes and answer.built:

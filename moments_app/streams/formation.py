@@ -29,14 +29,14 @@ from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
 from moments_app.moments.division import BuildInput, BuildResult, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from moments_app.streams.add_atoms import add_to_each, owner_columns
+from moments_app.streams.add_atoms import add_to_streams, owner_columns
 from moments_app.streams.known import KnownItems
 from moments_app.streams.known_people import other_speakers, own_name, self_described_speaker
 from moments_app.streams.timeline import end_in_favor_of
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
-from sessions_app.text.length import cut_words, weighted
+from sessions_app.text.length import cut_words, weigh_tokens
 
 MAX_TURNS = 200  # maximum turns of one run; a follow-up job forms the rest
 FORMED = "memories_formed"  # type of the logged event
@@ -189,9 +189,9 @@ def _dated(atom: MemoryAtom) -> str:
 
 def model_with_open_circuit(job: Job) -> EngineFactory | None:
     """Return the first model with an open circuit among the streams' own models, or None."""
-    own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
+    own = MemoryStream.objects.visible_to(session_of(job)).extracting().exclude(extraction_model="")
     engine_factories = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
-    return next((factory for factory in engine_factories if Circuit.objects.open_of(factory)), None)
+    return next((factory for factory in engine_factories if Circuit.objects.open_for(factory)), None)
 
 
 # --- think ---
@@ -387,7 +387,7 @@ class _Addition:
         }
 
 
-def store_each(
+def store_formations(
     formations: Sequence[tuple[Job, FormationInput, FormationResult]], *, requested_by: str
 ) -> list[dict[str, Any]]:
     """Add the items of formations of one person, and end the facts superseded by them.
@@ -407,7 +407,7 @@ def store_each(
             one.ended = _end_named(one, of_letter)
         return [fact for one in additions for fact in one.ended]
 
-    add_to_each(list(streams.values()), requested_by=requested_by, end=end)
+    add_to_streams(list(streams.values()), requested_by=requested_by, end=end)
     return [one.result for one in additions]
 
 
@@ -491,7 +491,7 @@ def set_formed_to(session: Session, last_sequence: int) -> None:
     """Update the formation counters, so that the next formation counts only turns after `last_sequence`."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))
-    waiting = sum(weighted(role, tokens) for role, tokens in after)
+    waiting = sum(weigh_tokens(role, tokens) for role, tokens in after)
     session.formed_to = last_sequence
     session.formed_message_count = session.message_count - len(after)
     session.formed_weighted_tokens = session.weighted_tokens - waiting

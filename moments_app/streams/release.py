@@ -230,7 +230,7 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     """Return the current candidate and matching ones, locked against erasures and retractions."""
     same = matching_candidates(candidate)
     before = list(same[:MAX_PEOPLE])
-    UserProfile.objects.hold({atom.user_id for atom in before if atom.user_id})
+    UserProfile.objects.protect({atom.user_id for atom in before if atom.user_id})
     list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in before]).order_by("pk"))
     named = same.filter(pk__in=[atom.pk for atom in before])
     found = list(named.select_for_update(no_key=True, of=("self",)))
@@ -265,7 +265,7 @@ def _lock_in_force(release: Release) -> Release:
 
 def revoke_locked(release: Release, actor: str) -> None:
     """Revoke a locked release that is in force, and its extension to every agent's users."""
-    for wider in release.wider.standing().select_related("stream", "atom"):
+    for wider in release.wider.in_effect().select_related("stream", "atom"):
         revoke_locked(wider, actor)
     release.revoked_at, release.revoked_by = timezone.now(), actor
     release.save(update_fields=["revoked_at", "revoked_by"])

@@ -278,7 +278,7 @@ def _add(known: dict[int, bool], one: ServedTexts) -> None:
 
 def write(batch: Sequence[ServedTexts]) -> None:
     """Store the lines that were served to people who still exist. The caller opens the transaction."""
-    there = UserProfile.objects.hold({one.user for one in batch})
+    there = UserProfile.objects.protect({one.user for one in batch})
     by_user: dict[int, dict[int, bool]] = {}
     for one in batch:
         if one.user in there:

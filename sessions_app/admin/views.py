@@ -77,7 +77,7 @@ class OperatorView(View):
         page = f"{self.admin.opts.verbose_name}: {self.name.replace('_', ' ')}"
         note_reading(self.request, page, self.people())
 
-    def seen(self, rows: QuerySet[Row]) -> QuerySet[Row]:
+    def visible(self, rows: QuerySet[Row]) -> QuerySet[Row]:
         """Return rows of another table to show on this page, or none if the operator may not see them."""
         return rows if may_see(self.request, rows.model) else rows.none()
 

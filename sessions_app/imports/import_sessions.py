@@ -160,7 +160,7 @@ def _messages(
 
 
 def _import_statements(statements: list[Statement], application: int) -> int:
-    people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
+    people = UserProfile.objects.ensure_protected({one.user_id for one in statements}, application)
     answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
     return sum(added for _receiver, added in answers)
 
@@ -214,7 +214,7 @@ def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[R
 
 
 def _append(batches: list[list[Record]], application: int) -> list[int]:
-    users = UserProfile.objects.ensure_held({batch[0].session.user_id for batch in batches}, application)
+    users = UserProfile.objects.ensure_protected({batch[0].session.user_id for batch in batches}, application)
     return [appended.added for appended in append_many([_to_append(users, batch) for batch in batches])]
 
 

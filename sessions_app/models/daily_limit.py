@@ -62,7 +62,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Standing:
+class UsageStatus:
     """A subject's usage and limits on one day.
 
     Args:
@@ -103,8 +103,8 @@ class LimitReached(Refusal):
 
     code, status = "daily_limit", 429
 
-    def __init__(self, standing: Standing, name: str) -> None:
-        super().__init__(f"{standing.message(name)} It resets at midnight UTC.")
+    def __init__(self, usage_status: UsageStatus, name: str) -> None:
+        super().__init__(f"{usage_status.message(name)} It resets at midnight UTC.")
         self.retry_after = seconds_left()
 
 
@@ -174,7 +174,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         summed: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
-    def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:
+    def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[UsageStatus]:
         """Add to the usage of subjects on a day in UTC, by default today. Return the new totals in the same order."""
         day = day or today()
         rows = [[one.kind, one.pk, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
@@ -182,11 +182,11 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
             cursor.execute(_COUNT_SQL, [*map(list, zip(*rows, strict=True)), day])
             counted = cursor.fetchall()
         return [
-            Standing(subject, day, Amounts(*row[: len(UNITS)]), _limits(subject.kind, row[len(UNITS) :]))
+            UsageStatus(subject, day, Amounts(*row[: len(UNITS)]), _limits(subject.kind, row[len(UNITS) :]))
             for subject, row in zip(used, counted, strict=True)
         ]
 
-    def standings(self, subjects: Sequence[Subject]) -> list[Standing]:
+    def usage_statuses(self, subjects: Sequence[Subject]) -> list[UsageStatus]:
         return self.add(dict.fromkeys(subjects, Amounts())) if subjects else []
 
 

@@ -22,7 +22,7 @@ KEY_ACTOR = "key:"  # prefix of actors that are API keys; the key's own prefix f
 ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 
 # FOR KEY SHARE waits for a running erasure of the person. After the erasure, no event is written. See
-# `UserProfile.objects.hold`.
+# `UserProfile.objects.protect`.
 NOTE_READING_SQL = f"""
 INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
 SELECT '{USER_READ}', %(actor)s, person.id, %(payload)s, %(now)s FROM sessions_app_userprofile person

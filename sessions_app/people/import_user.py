@@ -233,7 +233,7 @@ def _restore_profile(export: ExportFile, files: dict[str, File], application: in
     profile = UserProfile(**fields)
     if not insert_if_missing(profile):
         user = UserProfile.objects.get(application=application, user_id=profile.user_id)
-        UserProfile.objects.hold([user.pk])
+        UserProfile.objects.protect([user.pk])
         return Importing(export, user, Counter())
     # The INSERT has set the times to the present.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])

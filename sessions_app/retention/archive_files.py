@@ -177,14 +177,14 @@ def claim(user_pk: int) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
         [claimed] = cursor.fetchone() or [False]
-    return claimed and bool(UserProfile.objects.hold([user_pk]))
+    return claimed and bool(UserProfile.objects.protect([user_pk]))
 
 
 def wait_and_claim(user_pk: int) -> bool:
     """Like `claim`, but wait for other processes. Return False if the person no longer exists."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
-    return bool(UserProfile.objects.hold([user_pk]))
+    return bool(UserProfile.objects.protect([user_pk]))
 
 
 def name_of(user_pk: int, month: date) -> str:

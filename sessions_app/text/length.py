@@ -39,7 +39,7 @@ _LINE_BREAKS = re.compile(b"\n+")
 _WEIGHTS = {"user": 1.0, "assistant": 0.2}
 
 
-def weighted(role: str, tokens: int) -> float:
+def weigh_tokens(role: str, tokens: int) -> float:
     """Return the weighted tokens of a turn. They count toward `MEMORY_FORMATION__TOKEN_INTERVAL`."""
     return tokens * _WEIGHTS.get(role, 0.5)
 

@@ -24,7 +24,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import said_hashes
 from sessions_app.refusals import Conflict
 from sessions_app.security.secret_key import check_context_id
-from sessions_app.text.length import estimate_tokens, weighted
+from sessions_app.text.length import estimate_tokens, weigh_tokens
 from sessions_app.transcript.store import NamedSession, locked_sessions, store
 
 BATCH_MAX = 500  # maximum messages of a request
@@ -301,7 +301,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.last_sequence += len(added)
     session.total_tokens += tokens
     session.live_tokens += tokens
-    session.weighted_tokens += sum(weighted(message.role, message.tokens) for message in added)
+    session.weighted_tokens += sum(weigh_tokens(message.role, message.tokens) for message in added)
     session.last_arrived_at = timezone.now()
     # A client's clock may be ahead, but no message is from the future.
     newest = min(session.last_arrived_at, max(message.created_at for message in added))

@@ -24,7 +24,7 @@ from drill.recovery import settle, work_lost_or_doubled
 from drill.report import Row, added, not_tried, quantiles, summary, table
 from drill.site import NotWell, Site, environment, wait_for
 from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.retract_items import ItemSelection, retract_items
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -203,7 +203,7 @@ class TestDatabase:
         fact, other = (note(stream, text, atom_type="fact") for text in item_texts(mark))
         act.done.append((mark, [str(fact.atom_id), str(other.atom_id)]))
         assert act.account(site).lost  # acknowledged, but not done yet
-        made = correct(fact, correcting(item_texts(mark, "Bergen")[0]), requested_by="t")
+        made = correct(fact, replacement_request(item_texts(mark, "Bergen")[0]), requested_by="t")
         assert (act.account(site).lost, act.account(site).doubled) == (0, 0)
         MemoryAtom.objects.filter(pk=other.pk).update(state="active")
         assert act.account(site).doubled == 1

@@ -32,7 +32,7 @@ from moments_app.models import (
 )
 from moments_app.models.atom import content_hash
 from moments_app.moments.build import BuildMoments
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.retract import retract
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.release import extend, release
@@ -161,7 +161,7 @@ def _correct(user: UserProfile) -> None:
         with transaction.atomic():
             add_atoms(stream, [atom], requested_by="test")
     rex = MemoryAtom.objects.get(content="Ada's dog is called Rex.")
-    correct(rex, correcting("Ada's dog is called Roy."), requested_by="operator:eve")
+    correct(rex, replacement_request("Ada's dog is called Roy."), requested_by="operator:eve")
 
 
 def _fail(session: Session) -> None:

@@ -103,7 +103,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
 
 def _why_not(factory: EngineFactory) -> str:
     """Return why the engine can't be called now, or a blank string."""
-    circuit = Circuit.objects.open_of(factory)
+    circuit = Circuit.objects.open_for(factory)
     if circuit and circuit.holds_all:
         return circuit.why
     pause = EngineCall.objects.reached_limit()

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import StoredItem
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.models.stored_item import (
     END,
     KEY_MAX,
@@ -297,7 +297,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
         count = StoredItem.objects.put(items)
         if self.person and any(item.text for item in items):
-            ask_to_embed(self.actor, user_id=self.person.pk)
+            queue_embedding(self.actor, user_id=self.person.pk)
         return Response({"stored": count})
 
     def retrieve(self, request: Request) -> Response:

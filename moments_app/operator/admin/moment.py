@@ -167,7 +167,7 @@ class MomentForm(FormPage[Moment]):
         return reading_context(self, moment) | {
             "is_fullwidth": "1",
             "next_moment": Moment.objects.later_than(moment).first(),
-            "calls": self.seen(calls)[:CALLS_SHOWN],
+            "calls": self.visible(calls)[:CALLS_SHOWN],
             "corrections": corrections.select_related("user")[:CORRECTIONS_SHOWN],
         }
 
@@ -221,7 +221,7 @@ def reading_context(view: OperatorView, moment: Moment) -> dict[str, Any]:
     """Return the template context for a moment, with previous moments and the source turns visible to the operator."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
-    turns = view.seen(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
+    turns = view.visible(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
     shown, more = first_of(turns, SOURCE_TURNS)
     return {
         "moment": moment,

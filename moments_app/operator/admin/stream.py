@@ -45,7 +45,7 @@ class StreamForm(FormPage[MemoryStream]):
 
     def context(self) -> dict[str, Any]:
         stream = self.row
-        job = self.seen(stream.jobs.filter(process=Consolidate.name)).order_by("-id").first()
+        job = self.visible(stream.jobs.filter(process=Consolidate.name)).order_by("-id").first()
         return {
             "show_save_and_add_another": False,
             "stream": stream,

@@ -375,9 +375,9 @@ class Trace(SessionPage):
         jobs = list(self._jobs(turns[0].arrived_at))
         costs = [job.cost for job in jobs if job.cost is not None]
         return {
-            "moments": self.seen(self._moments(turns)),
-            "summary": self.seen(summaries.filter(start_sequence__lte=last)).order_by("end_sequence", "id").first(),
-            "atoms": self.seen(atoms).order_by("id")[:EFFECTS_SHOWN],
+            "moments": self.visible(self._moments(turns)),
+            "summary": self.visible(summaries.filter(start_sequence__lte=last)).order_by("end_sequence", "id").first(),
+            "atoms": self.visible(atoms).order_by("id")[:EFFECTS_SHOWN],
             "jobs": jobs,
             "jobs_cost": sum(costs) if costs else None,
         }
@@ -391,7 +391,7 @@ class Trace(SessionPage):
         calls = EngineCall.objects.filter(job=OuterRef("pk")).order_by().values("job")
         first = Job.objects.filter(user_id=self.row.user_id, session=self.row, queued_at__gte=since)
         first = first.order_by("process", "queued_at", "id").distinct("process")
-        return self.seen(first).annotate(cost=Subquery(calls.annotate(whole=Sum("cost_usd")).values("whole")))
+        return self.visible(first).annotate(cost=Subquery(calls.annotate(whole=Sum("cost_usd")).values("whole")))
 
 
 def _lines_named(names: Iterable[str]) -> set[LineName]:

@@ -39,7 +39,7 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
-with acting_for("ada", application=DEFAULT, holding=True) as ada:
+with acting_for("ada", application=DEFAULT, for_write=True) as ada:
     append(ada, "s1", [NewMessage(role="user", content="Hello again.")])
     print("turns of hers:", Message.objects.count())
 with acting_for("stranger", application=DEFAULT) as nobody:
