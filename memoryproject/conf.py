@@ -524,7 +524,7 @@ class ChatSettings(Group):
 
     @field_validator("upstream_api_key")
     @classmethod
-    def _fits_a_header(cls, value: SecretStr) -> SecretStr:
+    def _check_upstream_key(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value().strip()  # keys that are read from files end with a line break
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the key has characters that are not allowed in an HTTP header; use printable ASCII only")
@@ -711,7 +711,7 @@ class NotifySettings(Group):
 
     @field_validator("command")
     @classmethod
-    def _is_one(cls, value: str) -> str:
+    def _check_command(cls, value: str) -> str:
         shlex.split(value)  # raises ValueError if a quotation mark is not closed
         return value
 
@@ -876,7 +876,7 @@ class Settings(Group):
 
     @field_validator("extras")
     @classmethod
-    def _are_there(cls, value: list[str]) -> list[str]:
+    def _check_extras(cls, value: list[str]) -> list[str]:
         if missing := sorted(set(value) - set(extras.available())):
             raise ValueError(f"unknown extra {', '.join(missing)}; available are {', '.join(extras.available())}")
         return value

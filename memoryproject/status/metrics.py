@@ -63,10 +63,10 @@ class MetricsView(APIView):
         key = key_of(request)
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
-            registry.register(_FromDatabase(FIGURES))
+            registry.register(_DatabaseCollector(FIGURES))
             observation.register(registry)
         else:
-            registry.register(_FromDatabase(figures_of(key.application_id)))
+            registry.register(_DatabaseCollector(figures_of(key.application_id)))
         try:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         except (TypeError, ValueError):  # a version in the header is not a number
@@ -74,7 +74,7 @@ class MetricsView(APIView):
         return HttpResponse(encode(registry), content_type=content_type)
 
 
-class _FromDatabase(Collector):
+class _DatabaseCollector(Collector):
     def __init__(self, figures: Sequence[Figures]) -> None:
         self._figures = figures
 
@@ -89,7 +89,7 @@ class _FromDatabase(Collector):
 
 def figures_of(application: int) -> "list[Figures]":
     jobs = Job.objects.of_application(application)
-    calls = EngineCall.objects.made().filter(job__in=jobs)
+    calls = EngineCall.objects.without_parts().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)
     return [partial(_jobs, jobs), partial(_calls, calls), partial(_usage, usage)]
 
@@ -222,7 +222,7 @@ def _site() -> Iterator[Metric]:
 FIGURES: list[Figures] = [
     partial(_jobs, Job.objects.all()),
     partial(_usage, DailyUsage.objects.all()),
-    partial(_calls, EngineCall.objects.made()),
+    partial(_calls, EngineCall.objects.without_parts()),
     _vectors,
     _rounds,
     _contexts,

@@ -65,7 +65,7 @@ class Stopped(BaseException):
 def run_claimed(job: Job) -> Job:
     """Run a claimed job until it ends or is queued again. May raise `Stopped`."""
     try:
-        with counting(Call(job.counts_for)):
+        with counting(Call(job.limit_subjects)):
             _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may have this process
         job.retry_later(str(error))

@@ -166,13 +166,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return the statements that were known to be true at a time."""
         return self.findable().filter(TrueAt(time))
 
-    def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
+    def of_timeline(self, user: int, subject_filter: Q, attribute: str) -> Self:
         """Return the history of a person's attribute: its facts, oldest first.
 
         Exclude wrong facts, and facts ended by an import, because the order in which they were learned doesn't show
         which fact replaced them.
         """
-        facts = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
+        facts = self.findable().filter(subject_filter, user=user, attribute=attribute, is_candidate=False)
         return facts.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:

@@ -259,11 +259,11 @@ class Circuit(models.Model):
         return Job.objects.held().filter(circuit=self).alias(about=SUBJECT)
 
     @transaction.atomic
-    def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
+    def hold(self, job: Job, same_engine_jobs: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
         """Give up the claim on a job, and put it on hold until the circuit closes. The attempt doesn't count.
 
         Args:
-            alike: jobs that need the same engine. The due ones are held too.
+            same_engine_jobs: jobs that need the same engine. The due ones are held too.
             wait: minimum wait, if the circuit was closed in the meantime or only this job fails.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
@@ -271,7 +271,7 @@ class Circuit(models.Model):
         if not this.holds(job):  # the circuit was closed in the meantime
             return job.postpone(until, this.why, Job.Held.BACKOFF)
         job.postpone(until, this.why, Job.Held.CIRCUIT, circuit=this)
-        others = alike.due()
+        others = same_engine_jobs.due()
         if this.is_probing and this.probe:
             others = others.exclude(pk=this.probe)
         if not this.holds_all:

@@ -293,7 +293,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         ]
         for job in jobs:
             job.record_origin()
-        insert_missing(jobs, named_by="session_id")
+        insert_missing(jobs, unique_field="session_id")
         if any(job.pk for job in jobs):
             wake_workers()
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
@@ -582,7 +582,7 @@ class Job(models.Model):
         return self.user_id or -(self.stream_id or 0)
 
     @property
-    def counts_for(self) -> list[Subject]:
+    def limit_subjects(self) -> list[Subject]:
         """The key and application whose limits include the job's model calls."""
         pks = {SubjectKind.KEY: self.key_id, SubjectKind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]

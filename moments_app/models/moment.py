@@ -225,7 +225,7 @@ def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
 
 
 class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
-    def of(self, session: Session) -> Self:
+    def for_session(self, session: Session) -> Self:
         """Return a session's drafts for turns not covered by a moment, in order."""
         return self.filter(session=session, last_sequence__gt=session.built_to).order_by("first_sequence")
 

@@ -85,7 +85,7 @@ class BuildMoments(Process[BuildInput, BuildResult]):
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
             chunks=chunks_with_drafts(
-                shown, blank_platform_text(shown), list(EpisodeDraft.objects.of(session)), session.user.zone
+                shown, blank_platform_text(shown), list(EpisodeDraft.objects.for_session(session)), session.user.zone
             ),
             corrections=corrections,
             is_cut=is_cut,

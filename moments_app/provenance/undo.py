@@ -130,7 +130,7 @@ def _lock_all(retractions: Sequence[Retraction]) -> None:
     """Lock the sessions, the person and the streams of retractions, in the same order as `retract`."""
     lock_sessions([each.session for each in retractions if each.session])
     lock_rows(UserProfile.objects.filter(pk__in=[each.user_id for each in retractions if each.user_id]))
-    items = RetractedItem.objects.of(MemoryStream).filter(retraction__in=retractions)
+    items = RetractedItem.objects.for_model(MemoryStream).filter(retraction__in=retractions)
     lock_rows(MemoryStream.objects.filter(pk__in=items.values("object_pk")))
 
 
@@ -151,7 +151,7 @@ def _refuse(retraction: Retraction) -> None:
         raise CannotRestoreRows("The session of this retraction was deleted, so it can't be undone.")
     if retraction.turns().count() < retraction.result["turns"]:
         raise CannotRestoreRows("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
-    streams = retraction.items.of(MemoryStream).values("object_pk")
+    streams = retraction.items.for_model(MemoryStream).values("object_pk")
     same_streams = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
     newer = Retraction.objects.in_effect().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
@@ -174,7 +174,7 @@ def _restore_all(retraction: Retraction, cause: Cause) -> None:
 
 
 def _restore_session(retraction: Retraction, session: Session, cause: Cause) -> None:
-    was = retraction.items.of(Session).get().data
+    was = retraction.items.for_model(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
     for rebuild in REBUILDS:
         rebuild.cancel(session, requested_by=retraction.actor)
@@ -295,7 +295,9 @@ def _remove_newer_items(retraction: Retraction, session: Session, cause: Cause) 
 
 
 def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
-    return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
+    return MemoryStream.objects.filter(pk__in=retraction.items.for_model(MemoryStream).values("object_pk")).order_by(
+        "pk"
+    )
 
 
 def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
@@ -310,7 +312,7 @@ def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[Mem
         if given.exists():
             undo_since(stream, retraction.created_at, cause)
     _restore_atoms(retraction, cause)
-    changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
+    changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.for_model(MemoryAtom).values("object_pk"))]
     refresh_derived([*changed, *recompute_timelines(changed, cause)])
     streams.refresh()
 
@@ -321,7 +323,7 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
     _blank_lost_references(retraction)
     said: set[tuple[int, int | None, str]] = set()
     there = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
-    for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
+    for item in items.for_model(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
         if item.is_rewritten and item.object_pk not in there:
             continue
         atom = cast(MemoryAtom, item.row().object)
@@ -351,7 +353,7 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
 
 def _blank_lost_references(retraction: Retraction) -> None:
     """Blank references to deleted statements. Items of a deleted line wait for another consolidation."""
-    items = list(retraction.items.of(MemoryAtom))
+    items = list(retraction.items.for_model(MemoryAtom))
     names = ("merged_into", "replaced_by")
     named = {item.data[name] for item in items for name in names if item.data.get(name)}
     there = set(MemoryAtom.objects.filter(pk__in=named).values_list("pk", flat=True))
@@ -368,8 +370,8 @@ def _blank_lost_references(retraction: Retraction) -> None:
 def _restore_people(retraction: Retraction) -> None:
     """Restore known people. A newer one with the same key is the same person, unless the relationships differ."""
     items = retraction.items
-    taken = {item.data["key"] for item in items.of(KnownPerson)}
-    for item in items.of(KnownPerson):
+    taken = {item.data["key"] for item in items.for_model(KnownPerson)}
+    for item in items.for_model(KnownPerson):
         was = cast(KnownPerson, item.row().object)
         there = {person.key: person for person in KnownPerson.objects.filter(user=was.user_id)}
         if (now := there.get(was.key)) is None:

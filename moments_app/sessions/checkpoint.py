@@ -91,7 +91,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     before = live_turns(session).unretracted().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")
-    drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
+    drafts = list(EpisodeDraft.objects.for_session(session).filter(last_sequence__lt=end))
     unbuilt = before.filter(sequence__gt=session.built_to).order_by("sequence")
     drafted = [range(draft.first_sequence, draft.last_sequence + 1) for draft in drafts]
     shown = drop_platform_text([turn for turn in unbuilt if not any(turn.sequence in one for one in drafted)])

@@ -206,7 +206,7 @@ def _episodes(
         settling_is_one_call() and settings.MOMENT_BUILDER.enabled
     ):  # the built-in rules read turns again at no cost
         return None
-    drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
+    drafted_to = EpisodeDraft.objects.for_session(session).aggregate(last=Max("last_sequence"))["last"]
     # If earlier turns have no moment, the first draft leaves a gap. The build that publishes the draft calls an engine
     # for the turns in the gap.
     first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1

@@ -32,7 +32,7 @@ def actor_of(request: HttpRequest) -> str:
     return f"operator:{request.user.get_username()}"
 
 
-def number_in(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     """Parse a whole number from a URL. Return None if it isn't one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
@@ -86,7 +86,7 @@ class OperatorView(View):
         return actor_of(self.request)
 
     def number(self, name: str) -> int | None:
-        return number_in(self.request.GET.get(name, ""))
+        return parse_number(self.request.GET.get(name, ""))
 
     def log(self, row: Model, entry: str, message: str) -> None:
         self.admin.log_change(self.request, row, entry)

@@ -99,7 +99,7 @@ def confirm() -> None:
 class KeyCheckProvider(first_statement.Provider):
     """Confirms a request's key with its first database message."""
 
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         unconfirmed = _unconfirmed.get()
         return unconfirmed.confirming if unconfirmed else ""
 

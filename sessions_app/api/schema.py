@@ -28,7 +28,7 @@ from sessions_app.api.fields import (
     Patterned,
     StrictSerializer,
 )
-from sessions_app.api.pagination import RowPagination, things_at
+from sessions_app.api.pagination import RowPagination, rows_key_at
 from sessions_app.refusals import Refusal
 
 Described = dict[str, Any]
@@ -205,7 +205,7 @@ class Schema(AutoSchema):
 
     def _get_paginator(self) -> Any:
         paginator = RowPagination()
-        paginator.things = things_at(self.path)
+        paginator.rows_key = rows_key_at(self.path)
         return paginator
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Described:

@@ -64,9 +64,9 @@ def as_background_writer() -> Iterator[None]:
 
 
 class RoleProvider(first_statement.Provider):
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         role = _role.get()
-        return role.set_sql() if role and begins else ""
+        return role.set_sql() if role and starts_transaction else ""
 
 
 # --- in the database ---

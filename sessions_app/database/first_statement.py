@@ -18,10 +18,10 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 class Provider:
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         """Return SQL statements that end with semicolons, or a blank string.
 
-        `begins`: whether the next statement starts a transaction.
+        `starts_transaction`: whether the next statement starts a transaction.
         """
         raise NotImplementedError
 
@@ -51,8 +51,12 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     status = cursor.connection.info.transaction_status
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
         return execute(sql, params, many, context)  # a failed transaction accepts nothing but a rollback
-    begins = status == TransactionStatus.IDLE
-    added = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
+    starts_transaction = status == TransactionStatus.IDLE
+    added = [
+        (provider, before)
+        for provider in _providers
+        if (before := provider.before(starts_transaction=starts_transaction))
+    ]
     if not added:
         return execute(sql, params, many, context)
     if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):

@@ -105,23 +105,23 @@ def insert_if_missing(instance: Model) -> bool:
     return True
 
 
-def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
+def insert_missing(instances: Sequence[Row], *, unique_field: str) -> list[Row]:
     """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     If two of them conflict with each other, the first one is added.
 
     Args:
-        named_by: A field that has a different value in each row.
+        unique_field: A field that has a different value in each row.
 
     Returns:
         The rows that this call added, in the same order, with their primary keys.
     """
     if not instances:
         return []
-    added = {name: pk for pk, name in _insert_missing(instances, [named_by])}
-    missing = [instance for instance in instances if getattr(instance, named_by) in added]
+    added = {name: pk for pk, name in _insert_missing(instances, [unique_field])}
+    missing = [instance for instance in instances if getattr(instance, unique_field) in added]
     for instance in missing:
-        instance.pk, instance._state.adding = added[getattr(instance, named_by)], False
+        instance.pk, instance._state.adding = added[getattr(instance, unique_field)], False
     return missing
 
 

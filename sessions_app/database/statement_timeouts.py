@@ -97,7 +97,7 @@ def serving(kind: RequestKind, role: Role = WEB) -> Iterator[None]:
 class TimeoutProvider(first_statement.Provider):
     """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         """Return the statements that set the timeouts. Raise OperationalError after the request's deadline."""
         kind, ends = _kind.get(), deadline()
         if kind is None:
@@ -107,7 +107,7 @@ class TimeoutProvider(first_statement.Provider):
             raise OperationalError(
                 "The request took too long and was stopped. Try again in a moment."
             ) from errors.QueryCanceled()
-        if begins:
+        if starts_transaction:
             limits = _limits(kind, left)
         elif ends and left < ends.statement_timeout - MAX_OVERRUN:
             limits = {"statement_timeout": _tenths(left)}

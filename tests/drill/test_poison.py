@@ -85,7 +85,7 @@ class Here:
         return ""
 
     def rest(self) -> None:
-        platform_text.waiting.flush()
+        platform_text.line_buffer.flush()
         receipts.waiting.flush()
         work_off()
 

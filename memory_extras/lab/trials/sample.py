@@ -69,7 +69,7 @@ def _streams() -> list[Session | MemoryStream]:
 
 def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
     """Return the trials that an operator may see. A limited operator sees only their own."""
-    found = PromptTrial.objects.of(resource)
+    found = PromptTrial.objects.for_prompt(resource)
     return found.filter(requested_by=actor) if scope_key() else found
 
 

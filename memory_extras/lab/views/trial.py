@@ -22,7 +22,7 @@ from moments_app.operator.person_pages import READ_PERSON, SEE_MEMORY
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import add_views
 from sessions_app.admin.links import page_url
-from sessions_app.admin.views import number_in
+from sessions_app.admin.views import parse_number
 from sessions_app.models import Session
 
 TRIALS = 10  # maximum number of trials in the list
@@ -173,7 +173,7 @@ class ShowTrial(TrialView):
     @property
     def chosen(self) -> list[int]:
         """The sample in order. It is only in the URL, and not stored."""
-        numbers = [number_in(part) for part in self.request.GET.get("on", "").split(",")]
+        numbers = [parse_number(part) for part in self.request.GET.get("on", "").split(",")]
         return [number for number in numbers if number is not None][: self.trial.size]
 
 

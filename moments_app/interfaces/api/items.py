@@ -284,7 +284,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Return the person's items. Without a person in the request, return the application's own items."""
         if self.person is None and not self.is_application_wide:
             return StoredItem.objects.none()
-        return StoredItem.objects.of(self.person, self.application).live().defer("text", "search_vector")
+        return StoredItem.objects.owned_by(self.person, self.application).live().defer("text", "search_vector")
 
     @property
     def is_application_wide(self) -> bool:

@@ -25,7 +25,7 @@ from moments_app.moments.partition import delete_moment
 from moments_app.operator.person_pages import AsOf
 from moments_app.operator.transcript import entries
 from sessions_app.admin.access_log import people_of
-from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by_any
+from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, matching_any
 from sessions_app.admin.links import MAX_CHIPS, link_column, list_url, name_with_gist
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
@@ -279,7 +279,7 @@ class MomentAdmin(PageAdmin):
 
     def search(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
         by_words = rows.filter(pk__in=Moment.objects.matching(term).values("pk"))
-        return found_by_any(
+        return matching_any(
             rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term)
         )
 

@@ -23,7 +23,7 @@ from moments_app.operator.views.person import (
     ProfileForm,
 )
 from moments_app.streams.edit import edit_profile, own_texts
-from sessions_app.admin.base import PageAdmin, found_by_any
+from sessions_app.admin.base import PageAdmin, matching_any
 from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
@@ -139,7 +139,7 @@ class UserProfileAdmin(PageAdmin):
 
     def search(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
         by_words = UserProfile.objects.matching(term).values("pk")[:MAX_FOUND]
-        return found_by_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
+        return matching_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save only the edited fields, because other fields may have changed since the page was opened."""

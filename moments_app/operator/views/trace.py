@@ -34,7 +34,7 @@ from moments_app.operator.diff import word_diff
 from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY, AsOf
 from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assemble_context, shown_layers
 from moments_app.operator.views.session import SessionPage
-from sessions_app.admin.views import may_see, number_in
+from sessions_app.admin.views import may_see, parse_number
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
@@ -397,5 +397,5 @@ class Trace(SessionPage):
 def _lines_named(names: Iterable[str]) -> set[LineName]:
     """Parse the names of the selected lines: `layer:index`."""
     parts = [name.rpartition(":") for name in names]
-    numbers = [(layer, number_in(place)) for layer, _, place in parts]
+    numbers = [(layer, parse_number(place)) for layer, _, place in parts]
     return {(layer, number) for layer, number in numbers if number is not None}

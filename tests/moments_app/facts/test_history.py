@@ -254,7 +254,7 @@ def test_a_correction_that_was_retracted_before_the_upgrade_can_be_undone(ada: U
     correction = correct(oslo, end_request(), requested_by="key:test")
     as_before(correction, oslo)
     retraction = retract(Session.objects.get(session_id="s1"), [0], reason="mistaken", requested_by="test")
-    retraction.items.of(StatementChange).delete()
+    retraction.items.for_model(StatementChange).delete()
     for _ in range(2):
         upgrade()
     undo_retraction(retraction, requested_by="test")
