@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
-from sessions_app.api.authentication import confirm, confirming
+from sessions_app.api.authentication import check_key_later, check_key_now
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
 from sessions_app.daily_limits import Call, counting
 from sessions_app.database.database_roles import ADMIN
@@ -41,13 +41,13 @@ class LimitsMiddleware:
         if not request.path.startswith(API_PREFIX):
             with serving(RequestKind.LONG, ADMIN):
                 return self.get_response(request)
-        with confirming(), serving(RequestKind.CALL):
-            return self._confirmed(request, self.get_response(request))
+        with check_key_later(), serving(RequestKind.CALL):
+            return self._checked(request, self.get_response(request))
 
-    def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+    def _checked(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
         """Return the response. If the request made no query, check its key first."""
         try:
-            confirm()
+            check_key_now()
         except AuthenticationFailed as error:
             refused = error_response(error.status_code, error.default_code, str(error))
             refused["WWW-Authenticate"] = "Bearer"

@@ -122,13 +122,17 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    made: TrialAnswer
+    result: TrialAnswer
     is_active: bool
     parts: list[AnswerPart]
 
 
 def readable_sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
     return [
-        Side(made, bool(active and made.version.pk == active.pk), readable_parts(made.answer) if made.answer else [])
-        for made in trial.answers
+        Side(
+            result,
+            bool(active and result.version.pk == active.pk),
+            readable_parts(result.answer) if result.answer else [],
+        )
+        for result in trial.answers
     ]

@@ -82,14 +82,14 @@ def start_trial(version: PromptVersion, size: int, *, requested_by: str) -> Prom
     return trial
 
 
-def add_result(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
+def add_result(trial: PromptTrial, trial_result: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
     """Add the result of one item of the sample. Return False if the sample was already complete."""
     if not trial.count_item(differs=outcome.differs):
         return False
     with unlimited():  # the version may be site-wide
         PromptVersion.objects.filter(pk=trial.version_id).update(is_tried=True)
     sides = {side.version_id: side for side in trial.sides.all()}
-    for number, answer in enumerate(made.answers):
+    for number, answer in enumerate(trial_result.answers):
         if side := sides.get(answer.version.pk):
             side.add(_figures(answer) | _met(probes, number))
     return True
@@ -104,8 +104,8 @@ def compared(sides: Sequence[Side]) -> Outcome:
 
 
 def _text(side: Side) -> str:
-    if side.made.error:
-        return side.made.error
+    if side.result.error:
+        return side.result.error
     return "\n\n".join(f"{part.heading}\n{part.text}" for part in side.parts)
 
 

@@ -202,16 +202,16 @@ class TryNextOfSample(ShowTrial):
         if subject is None:
             return {"problem": "The session or memory text no longer exists. Choose another."}
         try:
-            made = try_prompt(self.trial.version, subject)
+            result = try_prompt(self.trial.version, subject)
         except CannotTry as error:
             return {"subject": subject, "problem": str(error)}
         self.tried = subject
-        probes = try_probes(made, subject) if self.request.user.has_perm(SEE_PROBES) else []
-        sides = readable_sides(made, self.row.active_version)
+        probes = try_probes(result, subject) if self.request.user.has_perm(SEE_PROBES) else []
+        sides = readable_sides(result, self.row.active_version)
         outcome = sample.compared(sides)
-        if not sample.add_result(self.trial, made, outcome, probes):
+        if not sample.add_result(self.trial, result, outcome, probes):
             return {"subject": subject, "problem": "All trials of this sample are done."}
-        return {"subject": subject, "sides": sides, "outcome": outcome, "given": describe_input(made.input)}
+        return {"subject": subject, "sides": sides, "outcome": outcome, "given": describe_input(result.input)}
 
 
 add_views(PromptResource, TryPrompt, TrialSubjects, StartSample, ShowTrial, TryNextOfSample)

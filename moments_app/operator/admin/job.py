@@ -94,7 +94,7 @@ class JobForm(FormPage[Job]):
 
     def _created(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
         """Yield pairs of a table's title and the rows created by the job, each row with its URL."""
-        for table in (each.model for each in declared() if each.made_by and admin.site.is_registered(each.model)):
+        for table in (each.model for each in declared() if each.processes and admin.site.is_registered(each.model)):
             if any(column.name == "job" for column in table._meta.concrete_fields):
                 created = self.visible(table._default_manager.filter(job=self.row)).order_by("pk")
                 if rows := [(change_url(row), row) for row in created[:ROWS_SHOWN]]:
