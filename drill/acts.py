@@ -18,9 +18,9 @@ from typing import Any, LiteralString, Self
 
 from drill.ledger import Ledger, new_mark
 from drill.load import AGAIN, PAUSE, append
-from drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS
+from drill.recovery import CAUGHT_UP_SECONDS, READY_SECONDS
 from drill.report import Row
-from drill.site import NotWell, Site, wait_for
+from drill.site import Site, SiteNotReady, wait_for
 
 ROUNDS = 24  # of turns, to form a person's streams
 ITEMS = 2  # to correct or retract at once
@@ -111,7 +111,7 @@ class Act(ABC):
     def work(self) -> None:
         """Repeat the action."""
         while not self._ending.wait(PAUSE):
-            with suppress(NotWell):  # the kill reports a database that stays down
+            with suppress(SiteNotReady):  # the kill reports a database that stays down
                 self.once()
 
 
@@ -131,7 +131,7 @@ class _ItemAct(Act):
     def prepare(self) -> None:
         """Create a person with a stream that has room for many facts."""
         super().prepare()
-        wait_for("a person's stream", self._has_stream, WELL_SECONDS, pause=0.5)
+        wait_for("a person's stream", self._has_stream, READY_SECONDS, pause=0.5)
         self.insist("PATCH", f"streams/{self._stream}", {"fact_buffer_max": MAX_FACTS})
 
     def _has_stream(self) -> bool:
@@ -288,7 +288,7 @@ class Ask(Act):
 
     def account(self, site: Site) -> Account:
         """Check that each stored context can be read. Report those that a killed process had not stored yet."""
-        with suppress(NotWell):
+        with suppress(SiteNotReady):
             wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
         missing = self._missing(site)
         printed = site.manage("shell", "-v", "0", "-c", PRINT_UNREADABLE_RECEIPTS).split()
@@ -302,14 +302,14 @@ class Ask(Act):
 ACTS: Sequence[type[Act]] = (Correct, Retract, AskProbes, Ask)
 
 
-class Acting:
+class ActingClients:
     """Runs clients for each action while the block runs.
 
     Args:
         site: The site.
 
     Raises:
-        NotWell: The site isn't ready.
+        SiteNotReady: The site isn't ready.
     """
 
     def __init__(self, site: Site) -> None:

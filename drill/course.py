@@ -9,10 +9,10 @@ from typing import Self
 from drill.database import temporary_database
 from drill.ledger import Ledger
 from drill.load import Load
-from drill.provider import Provider, well
+from drill.provider import Provider, no_failure
 from drill.recovery import now, settle, work_lost_or_doubled
 from drill.report import Row
-from drill.site import NotWell, Site
+from drill.site import Site, SiteNotReady
 from drill.watch import Watch
 
 Say = Callable[[str], object]
@@ -102,7 +102,7 @@ class Course:
             try:
                 yield fault
             finally:
-                with suppress(NotWell):
+                with suppress(SiteNotReady):
                     fault.row.told = watch.told()
         self.say(f"  {fault.row.outcome()}")
 
@@ -123,11 +123,11 @@ class Course:
             for fault in faults:
                 settle(site, fault.ledger, fault.row)
             work_lost_or_doubled(site, faults[-1].row, began)
-        except NotWell as error:
+        except SiteNotReady as error:
             tracker.current.row.never(str(error))
             self._discard()
         finally:
-            self.provider.failure = well
+            self.provider.failure = no_failure
 
     def _discard(self) -> None:
         self._site = None

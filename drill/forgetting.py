@@ -20,7 +20,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from drill.poison.course import Watch
 from drill.poison.site import AttackedSite
 from drill.provider import Provider
-from drill.site import NotWell, Site
+from drill.site import Site, SiteNotReady
 from drill.stoppable import interrupt_on_sigterm
 
 OWNERS = ("landlord", "plumber", "florist", "dentist", "tailor", "baker", "gardener", "butcher", "cobbler", "painter")
@@ -81,12 +81,12 @@ class Course:
         """Make a request about a person, and return the response.
 
         Raises:
-            NotWell: It was rejected.
+            SiteNotReady: It was rejected.
         """
         path = f"/api/v1/{path}" + (f"?{urlencode(body)}" if method == "GET" else "")
         status, answer = self._site.request(method, path, None if method == "GET" else body)
         if status >= 300:
-            raise NotWell(f"{method} {path} returned {status}: {answer[:300]!r}")
+            raise SiteNotReady(f"{method} {path} returned {status}: {answer[:300]!r}")
         return json.loads(answer)
 
     def say(self, person: str, session: str, *texts: str, **more: Any) -> None:
@@ -228,7 +228,7 @@ class Command(BaseCommand):
                 course = Course(site)
                 again = self._retracted(course, turns)
                 left = self._corrected(course, facts)
-        except NotWell as error:
+        except SiteNotReady as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             raise CommandError("The drill was stopped.") from None

@@ -80,7 +80,7 @@ class TimedSummary:
 class RollSummary(Process[SummaryInput, TimedSummary]):
     name = PROCESS
     title = "Summarize new messages"
-    makes = "summaries of new messages"
+    output = "summaries of new messages"
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY
 

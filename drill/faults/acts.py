@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from drill.acts import Acting
+from drill.acts import ActingClients
 from drill.course import Course, Fault
 from drill.database import temporary_database
 from drill.faults.kills import kill_one
@@ -28,7 +28,7 @@ def done_once(course: Course) -> Iterator[Row]:
     picker, rows = Picker(course.chance), []
     course.say(f"{fault.row.fault}: {course.kills} of each of {len(hurt)} kinds …")
     with course.with_clients([fault], clients=1) as tracker:
-        with Acting(course.site) as acting:
+        with ActingClients(course.site) as acting:
             for number in range(course.kills):
                 for kind in course.chance.sample(hurt, len(hurt)):
                     killed = kill_one(course, tracker, kind, picker, by_place=number % 2 == 0)
@@ -39,7 +39,7 @@ def done_once(course: Course) -> Iterator[Row]:
     yield from (fault.row, *rows)
 
 
-def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
+def _restored(course: Course, acting: ActingClients, times: int) -> list[Row]:
     """Restore a backup elsewhere, and count the effects there."""
     path = course.site.folder / "acts.backup"
     course.site.manage("backup", str(path))

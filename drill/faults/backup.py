@@ -7,7 +7,7 @@ from drill.course import Course
 from drill.database import temporary_database
 from drill.ledger import Ledger, compare
 from drill.load import append
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row
 from drill.site import Site, found_by_search
 
@@ -36,7 +36,7 @@ def restored(course: Course) -> Iterator[Row]:
             found_by_search(other, PERSON, "Where is the spare key?", "blue flowerpot")
             count = compare(there, there, other.turns())
             fault.row.remark(f"{count.lost} of {count.acknowledged} turns missing")
-            wait_until_well(other, Ledger())
+            wait_until_ready(other, Ledger())
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)
     fault.row.lost += count.lost

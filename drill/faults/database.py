@@ -9,7 +9,7 @@ import psutil
 
 from drill.course import Course, Fault
 from drill.load import append
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row, not_tried
 from drill.site import Site, wait_for
 from drill.watch import Prober
@@ -46,7 +46,7 @@ def _hurt(course: Course, name: str, how: Callable[[Site], None]) -> Row:
 
 def _recover(site: Site, fault: Fault) -> None:
     began = time.monotonic()
-    wait_until_well(site, fault.ledger)
+    wait_until_ready(site, fault.ledger)
     fault.row.times += 1
     fault.row.seconds.append(time.monotonic() - began)
 

@@ -12,7 +12,7 @@ import psutil
 
 from drill.course import Course
 from drill.faults.database import NOT_OURS
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row, not_tried
 from drill.site import Site
 
@@ -44,7 +44,7 @@ def _hurt(course: Course, fill: Callable[[Site], None]) -> Row:
         before = log.stat().st_size
         fill(course.site)
         began = time.monotonic()
-        wait_until_well(course.site, fault.ledger)
+        wait_until_ready(course.site, fault.ledger)
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)
         with log.open(errors="replace") as file:

@@ -9,7 +9,7 @@ import psutil
 
 from drill.course import Course, Fault, FaultTracker
 from drill.members import ROOT, any_alive, kinds, of_kind
-from drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS, now, wait_until_well
+from drill.recovery import CAUGHT_UP_SECONDS, READY_SECONDS, now, wait_until_ready
 from drill.report import Row
 from drill.site import Site, kill, wait_for
 from drill.waits import Picker
@@ -74,7 +74,7 @@ def kill_one(course: Course, tracker: FaultTracker, kind: str, picker: Picker, *
         by_place: Whether to choose the moment by the process's wait channel, instead of randomly.
 
     Raises:
-        NotWell: The site is not ready in time.
+        SiteNotReady: The site is not ready in time.
     """
     site, fault = course.site, tracker.current
     with Watch(site) as watch:
@@ -84,8 +84,8 @@ def kill_one(course: Course, tracker: FaultTracker, kind: str, picker: Picker, *
         fault.row.times += 1
         if kind == ROOT:
             _start_again(site, below)
-        wait_for(f"another {kind}", lambda: _is_replaced(site, kind, victim), WELL_SECONDS)
-        wait_until_well(site, fault.ledger)
+        wait_for(f"another {kind}", lambda: _is_replaced(site, kind, victim), READY_SECONDS)
+        wait_until_ready(site, fault.ledger)
         seconds = time.monotonic() - began
         fault.row.told = sorted({*fault.row.told, *watch.told()})
     return KillRecord(fault, at, seconds, jobs)

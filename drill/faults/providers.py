@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from drill.course import Course, Fault
 from drill.load import append
-from drill.provider import Failure, failing_by_chance, refusing, refusing_text, well
+from drill.provider import Failure, failing_by_chance, no_failure, refusing, refusing_text
 from drill.recovery import now, wait_until_caught_up
 from drill.report import Row
-from drill.site import NotWell, Site, wait_for
+from drill.site import Site, SiteNotReady, wait_for
 
 KEY_SECONDS = 20.0  # duration of the rejection
 ROUNDS = 20  # of two turns each, during the outage
@@ -56,7 +56,7 @@ def _away(course: Course, name: str, seconds: float, failure: Failure) -> Row:
         before = course.provider.calls
         _append_for(course.site, fault, seconds)
         calls = course.provider.calls - before
-        course.provider.failure = well
+        course.provider.failure = no_failure
         began, ended = time.monotonic(), now()
         fault.row.times = 1
         fault.row.remark(f"model calls in that time: {calls}")
@@ -87,7 +87,7 @@ def refused(course: Course) -> Iterator[Row]:
         wait_for("the work of the others", lambda: not site.number(OPEN_OF_OTHERS, OTHER), OTHERS_SECONDS, pause=0.3)
         fault.row.seconds.append(time.monotonic() - began)
         states: list[str] = []
-        with suppress(NotWell):
+        with suppress(SiteNotReady):
             wait_for("the text to be told of", lambda: bool(_told(site, states)), TOLD_SECONDS, pause=0.5)
         fault.row.remark(", ".join(states) or "the refusal is not reported")
     yield fault.row
@@ -107,10 +107,10 @@ def failing(course: Course) -> Iterator[Row]:
         fault.row.times = 1
         wait_for("the others' work", lambda: not site.number(OPEN_OF_OTHERS, BESIDE), BESIDE_SECONDS, pause=0.3)
         fault.row.seconds.append(time.monotonic() - began)
-        with suppress(NotWell):
+        with suppress(SiteNotReady):
             wait_for("the person to be named", lambda: FAILING in _causes(site), 2 * TOLD_SECONDS, pause=2)
         fault.row.remark(f"the first page says: {_causes(site) or 'nothing'}")
-    course.provider.failure = well
+    course.provider.failure = no_failure
     yield fault.row
 
 

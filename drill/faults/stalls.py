@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 from drill.course import Course
 from drill.load import append
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row
 from drill.site import Site
 from drill.watch import Prober
@@ -35,7 +35,7 @@ def each(course: Course) -> Iterator[Row]:
             with Prober(course.site, PERSON) as prober, stall(course.site):
                 time.sleep(STALL_SECONDS)
             began = time.monotonic()
-            wait_until_well(course.site, fault.ledger)
+            wait_until_ready(course.site, fault.ledger)
             append(course.site, fault.ledger, LOCKED)
             fault.row.times, fault.row.probes = 1, prober.seconds
             fault.row.seconds.append(time.monotonic() - began)

@@ -137,7 +137,7 @@ def run(site: Installation, planted: Sequence[PlantedText], watch: Watch, say: S
         A row per attack, and one for what all other people see.
 
     Raises:
-        NotWell: The installation rejects a valid request.
+        SiteNotReady: The installation rejects a valid request.
     """
     own, for_all = ([one for one in planted if one.row.is_for_all is wanted] for wanted in (False, True))
     people = sorted({one.person for one in own})

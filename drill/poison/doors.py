@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from drill.poison.attacks import VICTIM, Turn
 from drill.poison.report import FOR_ALL
-from drill.site import NotWell
+from drill.site import SiteNotReady
 
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 MAX_CALLS = 20  # of an entry point that accepts one turn per call
@@ -84,11 +84,11 @@ def ask(site: Installation, method: str, path: str, body: Any = None, **headers:
     """Make an API request, and return the response.
 
     Raises:
-        NotWell: It was rejected.
+        SiteNotReady: It was rejected.
     """
     status, answer = answered(site, method, path, body, headers=headers or None)
     if status >= 300:
-        raise NotWell(f"{method} {path} returned {status}: {answer.decode(errors='replace')[:300]}")
+        raise SiteNotReady(f"{method} {path} returned {status}: {answer.decode(errors='replace')[:300]}")
     return json.loads(answer) if answer else None
 
 
@@ -98,7 +98,7 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     named = MCP_HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
     status, answer = answered(site, "POST", "/mcp", body, headers=named)
     if status != 200:
-        raise NotWell(f"MCP's {method} returned {status}.")
+        raise SiteNotReady(f"MCP's {method} returned {status}.")
     text = answer.decode()
     events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
     return json.loads(events[-1] if events else text).get("result")

@@ -30,7 +30,7 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
         say: Prints a progress message.
 
     Raises:
-        NotWell: The installation rejects a valid request.
+        SiteNotReady: The installation rejects a valid request.
     """
     say(f"Starting an installation with the engine: {engine} …")
     planted = planned(attacks, doors, engine)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from drill.provider import Provider, well
+from drill.provider import Provider, no_failure
 from drill.recovery import NO_ONE, now, wait_until_caught_up
 from drill.site import Site
 from drill.trust import contract, fuzz, held, isolation, neighbor
@@ -222,7 +222,7 @@ def _isolated(target: Target, asked: list[tuple[list[ForeignCaller], dict[str, l
     found += isolation.without_filters(site, bo)
     found += isolation.operators_pages(site, "bo", FIRST, SECOND)
     found.leaks += upstream.leaks
-    target.provider.failure = well
+    target.provider.failure = no_failure
     return found
 
 

@@ -10,7 +10,7 @@ from moments_app.provenance.export_format import REQUESTED_BY, SourceSequences, 
 from moments_app.reports.housekeeping import EXTRA_TABLES
 from sessions_app.models import Session
 from sessions_app.people.export_format import Column, File, PublicId, Reference, RestoredRow
-from sessions_app.people.import_user import Importing
+from sessions_app.people.import_user import ImportState
 from sessions_app.people.provenance import Provenance, declare
 
 NEWEST = 10  # maximum number of probes to run again after a retraction
@@ -19,7 +19,7 @@ NEWEST = 10  # maximum number of probes to run again after a retraction
 class QuestionText(Column):
     """The question of a probe. Its hash is unique within a session, so the session column must be read first."""
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         there = Probe.objects.for_user(importing.user)
         kept = set(there.values_list("session_id", "question_hash"))
         left = []

@@ -35,7 +35,7 @@ METHODS = ["client_secret_basic", "client_secret_post"]  # in order of preferenc
 ENDPOINTS = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
 
 _clients: ProcessCache[OAuthSettings, Any] = ProcessCache(1, seconds=CACHE_SECONDS)
-_places = threading.BoundedSemaphore(MAX_CONCURRENT_CALLS)
+_free_slots = threading.BoundedSemaphore(MAX_CONCURRENT_CALLS)
 _executor = ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="openid")
 
 
@@ -174,7 +174,7 @@ def _is_safe(url: str) -> bool:
 def _call_provider(call: Callable[[], Result]) -> Result:
     """Call the provider, within `TOTAL_SECONDS`, without a database connection. Log errors and raise `LoginFailed`."""
     connection.close()
-    if not _places.acquire(timeout=BUSY_SECONDS):
+    if not _free_slots.acquire(timeout=BUSY_SECONDS):
         raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")
     try:
         return _executor.submit(_release_after, call).result(TOTAL_SECONDS)
@@ -194,4 +194,4 @@ def _release_after(call: Callable[[], Result]) -> Result:
     try:
         return call()
     finally:
-        _places.release()
+        _free_slots.release()

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from memoryproject.embeddings import DIMENSIONS, PACKAGE
-from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, FloatArray, Model, session, unit
+from memoryproject.embeddings.served import (
+    MAX_CHARS,
+    MAX_TOKENS,
+    Embedding,
+    FloatArray,
+    Model,
+    onnx_session,
+    unit_vector,
+)
 
 FILE = "e5-small-q4.bin"
 PREFIXES = ("passage: ", "query: ")
@@ -41,13 +49,13 @@ class PackagedModel(Model):
     def __init__(self) -> None:
         file = WeightsFile()
         self._tokenizer, self._token_vectors = Tokenizer(file), TokenVectors(file)
-        self._session = session(Graph(file).serialized())
+        self._session = onnx_session(Graph(file).serialized())
         file.release()
 
     def embed(self, text: str, *, is_query: bool) -> Embedding:
         tokens = self._tokenizer.encode(PREFIXES[is_query] + text[:MAX_CHARS], MAX_TOKENS)
         [output] = self._session.run([OUTPUT], {INPUT: self._token_vectors.of(tokens)[None]})
-        return Embedding(unit(numpy.asarray(output)[0]), len(tokens))
+        return Embedding(unit_vector(numpy.asarray(output)[0]), len(tokens))
 
 
 class WeightsFile:

@@ -23,9 +23,9 @@ from moments_app.engines.numbers import (
     counts_of_lists,
     decades_in_digits,
     derived_numbers,
+    fold,
     in_digits,
     numbers_in,
-    plain,
     spans_of_years,
     years_since,
 )
@@ -232,7 +232,7 @@ class Evidence:
     @cached_property
     def _in_digits(self) -> list[str]:
         languages = self._likely_languages
-        return [in_digits(decades_in_digits(plain(text)), languages) for text in self._texts]
+        return [in_digits(decades_in_digits(fold(text)), languages) for text in self._texts]
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
@@ -290,7 +290,7 @@ class Evidence:
     def _unsaid_numbers(self, text: str) -> set[str]:
         """Return the numbers of a text that were never mentioned. Dates within a year of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
-        spans = {str(span) for span in spans_of_years(plain(text)) & self._years_since}
+        spans = {str(span) for span in spans_of_years(fold(text)) & self._years_since}
         return {number for number, forms in numbers_in(text) if not forms & self._numbers and not forms & spans}
 
     def _is_near(self, date: re.Match[str]) -> bool:

@@ -181,7 +181,7 @@ class Process(ABC, Generic[Input, Answer]):
 
     name: ClassVar[str]  # stored with each job; don't change it once there are jobs
     title: ClassVar[str] = ""  # shown in the admin
-    makes: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
+    output: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
     prompt_purpose: ClassVar[str] = ""  # purpose of the prompts that operators can try with it; blank if there are none
     is_upkeep: ClassVar[bool] = False  # whether housekeeping deletes completed jobs
     lane: ClassVar[Lane] = Lane.BUILD

@@ -80,11 +80,11 @@ class Worker:
 
     Args:
         lanes: the lanes from which it claims jobs, its own first.
-        may_rest: whether the worker ends when it is idle. The worker that may not end starts the others.
+        exits_when_idle: whether the worker ends when it is idle. The worker that may not end starts the others.
     """
 
-    def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
-        self._may_rest = may_rest
+    def __init__(self, lanes: list[Lane], *, exits_when_idle: bool = False) -> None:
+        self._exits_when_idle = exits_when_idle
         self._woken_at = self._worked_at = time.monotonic()
         self._times_out_at = 0.0
         self._runs_schedules = Lane.SCHEDULED in lanes
@@ -108,14 +108,14 @@ class Worker:
                 signal.alarm(0)  # a pending alarm would kill the process later
 
     def _run_jobs(self, notifications: NotificationListener) -> None:
-        if not self._may_rest:  # this worker starts with the site
+        if not self._exits_when_idle:  # this worker starts with the site
             with suppress(DatabaseError):
                 Job.objects.resume_postponed()  # changed settings may release held jobs
         while not self._stopping.is_set():
             try:
                 if self._run_one():
                     continue
-                if self._may_rest and time.monotonic() - self._worked_at > REST_SECONDS:
+                if self._exits_when_idle and time.monotonic() - self._worked_at > REST_SECONDS:
                     return
                 notifications.wait(Job.objects.next_due(within=IDLE))
                 self._woken_at = time.monotonic()
@@ -159,7 +159,7 @@ class Worker:
         now, limit = time.monotonic(), settings.JOB_SECONDS
         self._times_out_at = now + limit
         alone = max(self._woken_at + (BUSY_SECONDS_OF_TASKS if is_task else BUSY_SECONDS) - now, 0.001)
-        signal.setitimer(signal.ITIMER_REAL, limit if self._may_rest else min(alone, limit), limit)
+        signal.setitimer(signal.ITIMER_REAL, limit if self._exits_when_idle else min(alone, limit), limit)
         try:
             yield
         finally:
@@ -185,10 +185,10 @@ def _trace(job: Job) -> AbstractContextManager[Span]:
 
 
 def serve(number: int, workers: int) -> None:
-    Worker(lanes_of(number, workers), may_rest=may_rest(number, workers)).serve()
+    Worker(lanes_of(number, workers), exits_when_idle=exits_when_idle(number, workers)).serve()
 
 
-def may_rest(number: int, workers: int) -> bool:
+def exits_when_idle(number: int, workers: int) -> bool:
     """Return whether an idle worker may end. Only the last worker may not."""
     return number < workers - 1
 

@@ -38,7 +38,7 @@ from moments_app.moments.division import (
     chunks_with_drafts,
     count_fitting,
     divide,
-    lock_unless_moved,
+    lock_if_unchanged,
     moment_engine,
     result_of,
     store_moments,
@@ -60,7 +60,7 @@ class BuildMoments(Process[BuildInput, BuildResult]):
 
     name = "build_moments"
     title = "Build moments"
-    makes = "moments of new messages"
+    output = "moments of new messages"
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 
     def engine_factory(self, job: Job) -> EngineFactory:
@@ -105,7 +105,7 @@ class BuildMoments(Process[BuildInput, BuildResult]):
         session = locked_session(job)
         if session.built_to != input.session.built_to:
             raise InputChanged("The session's moments changed while the engine was working.")
-        user = lock_unless_moved(session.user_id, input.corrections, builds=[input])
+        user = lock_if_unchanged(session.user_id, input.corrections, builds=[input])
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
         user.save(update_fields=["updated_at"])  # invalidates cached contexts

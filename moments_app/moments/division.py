@@ -239,7 +239,7 @@ def _extend(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 # --- commit ---
 
 
-def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
+def lock_if_unchanged(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
     """Lock and return a person. Raise `InputChanged` if moments, drafts or facts that the engine received changed."""
     user = UserProfile.objects.locked().get(pk=user_id)  # every change of the chain locks the person
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):

@@ -30,7 +30,7 @@ from moments_app.moments.division import (
     BuildResult,
     builder_prompt,
     divide,
-    lock_unless_moved,
+    lock_if_unchanged,
     moment_engine,
     split_chunks,
     store_moments,
@@ -59,7 +59,7 @@ class RebuildMoments(Process[RebuildInput, BuildResult]):
 
     name = "rebuild_moments"
     title = "Rebuild moments"
-    makes = "rebuilt moments"
+    output = "rebuilt moments"
     lane = Lane.BULK
 
     def engine_factory(self, job: Job) -> EngineFactory:
@@ -86,7 +86,7 @@ class RebuildMoments(Process[RebuildInput, BuildResult]):
             InputChanged: moments were changed or deleted, turns were retracted, or a fact was corrected meanwhile.
         """
         session = locked_session(job)
-        user = lock_unless_moved(session.user_id, input.build.corrections, builds=[input.build])
+        user = lock_if_unchanged(session.user_id, input.build.corrections, builds=[input.build])
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise InputChanged("The session's moments changed while the engine was working.")

@@ -95,7 +95,7 @@ class Embed(Process[EmbedInput, EmbeddingResult]):
 
     name = "embed"
     title = "Embed new texts"
-    makes = "new texts in searches by meaning"
+    output = "new texts in searches by meaning"
     lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=10)
@@ -254,7 +254,7 @@ class EmbedAllInput(ProcessInput):
 class EmbedAll(Process[EmbedAllInput, None]):
     name = "embed_all"
     title = "Embed older texts"
-    makes = "older texts in searches by meaning"
+    output = "older texts in searches by meaning"
     lane = Lane.BULK
     is_upkeep = True
     sweep_timing = Timing(minutes=10)

@@ -179,7 +179,7 @@ class ArchivedInput(ProcessInput):
 class IndexArchived(Process[ArchivedInput, None]):
     name = "index_archived"
     title = "Index archived messages"
-    makes = "archived messages in searches"
+    output = "archived messages in searches"
     lane = Lane.BULK
     is_upkeep = True
     sweep_timing = Timing(daily_at=time(2, 30))
@@ -324,7 +324,7 @@ class CountInput(ProcessInput):
 class CountWords(Process[CountInput, None]):
     name = "count_words"
     title = "Count words"
-    makes = "new words in searches"
+    output = "new words in searches"
     lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=1)

@@ -42,7 +42,7 @@ LOOK_BACK = 200  # maximum turns to search for the tool call of the first result
 class DigestSession(Process[DigestInput, DigestResult]):
     name = "digest_session"
     title = "Compact a session"
-    makes = "summaries that replace older messages"
+    output = "summaries that replace older messages"
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.SESSION_DIGEST
 

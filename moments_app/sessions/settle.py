@@ -47,7 +47,7 @@ from moments_app.moments.division import (
     BuildResult,
     FinishedBuild,
     divide,
-    lock_unless_moved,
+    lock_if_unchanged,
     moment_engine,
     store_builds,
 )
@@ -109,7 +109,7 @@ class SessionResult:
 class Settle(Process[SettleInput, Sequence[SessionResult]]):
     name = "settle"
     title = "Bring an idle session up to date"
-    makes = "memory of idle sessions"
+    output = "memory of idle sessions"
     lane = Lane.BULK
 
     def engine_factory(self, job: Job) -> EngineFactory:
@@ -279,7 +279,7 @@ def _open_items(result: SessionResult) -> list[str]:
 def _store(job: Job, input: SettleInput, results: Sequence[SessionResult]) -> None:
     sessions = _locked(job, [result.quiet for result in results])
     builds = [one.build for one in input.sessions if one.build]
-    user = lock_unless_moved(input.user.pk, input.corrections, builds=builds)
+    user = lock_if_unchanged(input.user.pk, input.corrections, builds=builds)
     _store_moments(user, results)
     _store_items(job, results)
     _store_digests(results)

@@ -204,7 +204,7 @@ class ConsolidationInput(ProcessInput):
 class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
     name = "consolidate"
     title = "Merge observations"
-    makes = "new observations in the text that contexts show"
+    output = "new observations in the text that contexts show"
     prompt_purpose = PromptResource.Purpose.STREAM_CONSOLIDATION
 
     def engine_factory(self, job: Job) -> EngineFactory:

@@ -67,7 +67,7 @@ WITHDRAWN_RANGES = "again"  # key in job params: [first, last] ranges of turns w
 class FormMemories(Process[FormationInput, FormationResult]):
     name = "form_memories"
     title = "Extract facts"
-    makes = "facts from new messages"
+    output = "facts from new messages"
     prompt_purpose = PromptResource.Purpose.MEMORY_EXTRACTION
     sweep_timing = Timing(minutes=10)
 

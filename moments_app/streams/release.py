@@ -81,7 +81,7 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
     Raises:
         CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
     """
-    wording = checked(wording, matching_candidates(candidate)[:MAX_PEOPLE])
+    wording = validate_wording(wording, matching_candidates(candidate)[:MAX_PEOPLE])
     with transaction.atomic():
         found = _locked_with_same(candidate)
         _review(found)
@@ -126,7 +126,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
         CannotRelease: it was revoked, or the wording quotes a source or exists already.
     """
     sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
-    wording = checked(wording, sources)
+    wording = validate_wording(wording, sources)
     with transaction.atomic():
         found = _lock_in_force(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
@@ -151,7 +151,7 @@ def revoke(release: Release, *, actor: str) -> Release:
 # --- the wording ---
 
 
-def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
+def validate_wording(wording: str, sources: Iterable[MemoryAtom]) -> str:
     """Check a wording, and return it with normalized spaces.
 
     Raises:

@@ -152,7 +152,7 @@ class Schema(AutoSchema):
         if action == "destroy" and action not in self.view.answers:
             answers = {204: OpenApiResponse(description="Deleted.")}
         answers = answers if isinstance(answers, Mapping) else {200: answers}
-        return {**answers, **refused(self.view.refuses.get(action, ()))}
+        return {**answers, **refusal_responses(self.view.refuses.get(action, ()))}
 
     def _get_allowed_error_status_codes(self) -> list[str]:
         return list(RESPONSES)
@@ -243,7 +243,7 @@ def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
     yield "maxItems", field.max_length
 
 
-def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
+def refusal_responses(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
     """Describe refusals as error responses, by status."""
     texts: defaultdict[int, list[str]] = defaultdict(list)
     for refusal in refuses:

@@ -147,7 +147,7 @@ def _by_table() -> ByTable:
 
 
 @dataclass
-class Importing:
+class ImportState:
     """An import in progress."""
 
     export: ExportFile
@@ -224,7 +224,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     return importing.counts
 
 
-def _restore_profile(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
+def _restore_profile(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> ImportState:
     """Restore the profile, or use an existing one unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
@@ -234,10 +234,10 @@ def _restore_profile(export: ExportFile, files: dict[str, File], application: in
     if not insert_if_missing(profile):
         user = UserProfile.objects.get(application=application, user_id=profile.user_id)
         UserProfile.objects.protect([user.pk])
-        return Importing(export, user, Counter())
+        return ImportState(export, user, Counter())
     # The INSERT has set the times to the present.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
-    return Importing(export, profile, Counter(profiles=1))
+    return ImportState(export, profile, Counter(profiles=1))
 
 
 # --- the transcript ---
@@ -246,7 +246,7 @@ def _restore_profile(export: ExportFile, files: dict[str, File], application: in
 class SessionOfMessage(Reference):
     """The session of a message. The export must contain it."""
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         for row in rows:
             name = row.line[self.name]
             if (name,) not in importing.added[Session] and name not in importing.existing[Session]:
@@ -254,7 +254,7 @@ class SessionOfMessage(Reference):
         return super().read(rows, importing)
 
 
-def set_first_turns(importing: Importing) -> None:
+def set_first_turns(importing: ImportState) -> None:
     """Set `kept_from_sequence` of added sessions to the first turn. Earlier turns were deleted before the export."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]

@@ -13,7 +13,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import File
 
 if TYPE_CHECKING:
-    from sessions_app.people.import_user import Importing
+    from sessions_app.people.import_user import ImportState
 
 
 class Provenance:
@@ -38,7 +38,7 @@ class Provenance:
         # A function that returns questions. After a retraction, they check that answers don't repeat the retracted
         # text. Each question comes with the session to ask it in, or None for any session.
         questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
-        imported: "Callable[[Importing], None] | None" = None,  # queues jobs that rebuild derived data after an import
+        imported: "Callable[[ImportState], None] | None" = None,  # queues jobs that rebuild derived data after imports
         # A function that removes or blanks personal data in rows that don't refer to the profile, before other rows are
         # deleted. It returns the number of blanked rows, if any.
         erase: Callable[[UserProfile], int | None] | None = None,

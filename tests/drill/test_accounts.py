@@ -22,7 +22,7 @@ from drill.ledger import Ledger, compare, marks_in, new_mark
 from drill.provider import Provider
 from drill.recovery import settle, work_lost_or_doubled
 from drill.report import Row, added, not_tried, quantiles, summary, table
-from drill.site import NotWell, Site, environment, wait_for
+from drill.site import Site, SiteNotReady, environment, wait_for
 from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.retract_items import ItemSelection, retract_items
@@ -101,7 +101,7 @@ class TestReport:
         assert quantiles([]) == "–"
 
     def test_a_timeout_names_the_missing_condition(self) -> None:
-        with pytest.raises(NotWell, match="the moon"):
+        with pytest.raises(SiteNotReady, match="the moon"):
             wait_for("the moon", lambda: False, 0.05, pause=0.01)
 
 

@@ -38,7 +38,7 @@ class RunProbes(Process[ProbesInput, None]):
 
     name = "run_probes"
     title = "Run probes"
-    makes = "answers to probes"
+    output = "answers to probes"
     lane = Lane.BULK
     is_upkeep = True
 

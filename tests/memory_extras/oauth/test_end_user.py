@@ -565,8 +565,8 @@ def test_row_29_a_slow_provider_occupies_few_threads_for_a_limited_time(
         "Too many people are logging in at the moment. Try again."
     ]
     for _ in range(openid.MAX_CONCURRENT_CALLS):  # until both calls have ended
-        assert openid._places.acquire(timeout=30)
-    openid._places.release(openid.MAX_CONCURRENT_CALLS)
+        assert openid._free_slots.acquire(timeout=30)
+    openid._free_slots.release(openid.MAX_CONCURRENT_CALLS)
 
 
 @pytest.mark.parametrize(
