@@ -919,8 +919,8 @@ def load(environment: Mapping[str, str]) -> Settings:
     """
     secrets_dir = environment.get("SECRETS_DIR", "")
     from_files = _read_files(Path(secrets_dir)) if secrets_dir else {}
-    if twice := sorted(from_files.keys() & environment.keys()):
-        raise ImproperlyConfigured(f"{', '.join(twice)}: set both as a variable and as a file in SECRETS_DIR.")
+    if duplicates := sorted(from_files.keys() & environment.keys()):
+        raise ImproperlyConfigured(f"{', '.join(duplicates)}: set both as a variable and as a file in SECRETS_DIR.")
     environment = {**environment, **from_files}
     model = with_extras(*_installed(environment))
     known = {name: path for name, path, _ in variables(model)}

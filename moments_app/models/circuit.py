@@ -395,9 +395,9 @@ class Circuit(models.Model):
 
     def _isolate(self, answered: Job | None) -> None:
         """Isolate all people whose calls failed, except the person whose call succeeded."""
-        one = answered.subject if answered else None
+        subject = answered.subject if answered else None
         people = dict.fromkeys((*self.isolated, *self.failing))
-        self.isolated = [person for person in people if person != one][-MAX_PEOPLE:]
+        self.isolated = [person for person in people if person != subject][-MAX_PEOPLE:]
         self.failures, self.failing = 0, []
 
     def close_by_hand(self, actor: str) -> None:

@@ -126,10 +126,10 @@ def builder_prompt(session: Session) -> PromptVersion:
 
 def count_fitting(turns: Sequence[Message], limit: int) -> int:
     """Return how many of the first `limit` turns fit into the token limit of one run."""
-    left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
+    remaining_tokens = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
     for count, turn in enumerate(turns[:limit]):
-        left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
-        if left < 0:
+        remaining_tokens -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
+        if remaining_tokens < 0:
             return count
     return min(len(turns), limit)
 
@@ -268,31 +268,31 @@ def store_builds(builds: Sequence[FinishedBuild]) -> list[list[Moment]]:
     """Store the moments of several builds of one person, with a constant number of statements."""
     segments = [(one.input.session, segment) for one in builds for segment in one.built.segments]
     times = _times(segments)
-    taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
-    left = iter(times)
-    stored = [_moments(build, left, taken) for build in builds]
+    used_keys = _used_keys(segments[0][0].user_id, [start for start, _ in times])
+    remaining_times = iter(times)
+    stored = [_moments(build, remaining_times, used_keys) for build in builds]
     _link_turns(Moment.objects.bulk_create([moment for moments in stored for moment in moments]))
     return stored
 
 
-def _moments(build: FinishedBuild, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
-    """Return the unsaved moments of a build, and add their keys to `taken`. The latest moment contains the journey."""
+def _moments(build: FinishedBuild, times: Iterator[tuple[datetime, datetime]], used_keys: set[str]) -> list[Moment]:
+    """Return the unsaved moments of a build, and add their keys to `used_keys`. The latest one contains the journey."""
     moments: list[Moment] = []
     for segment, said in zip(build.built.segments, times, strict=False):  # leaves the other times for the next builds
-        moments.append(_moment(build, segment, said, taken))
-        taken.add(moments[-1].key)
+        moments.append(_moment(build, segment, said, used_keys))
+        used_keys.add(moments[-1].key)
     max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = build.built.journey
     return moments
 
 
-def _moment(build: FinishedBuild, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
+def _moment(build: FinishedBuild, segment: Segment, said: tuple[datetime, datetime], used_keys: set[str]) -> Moment:
     session, written = build.input.session, segment.written
     columns = _columns(segment.draft)
     return Moment(
         **columns,
         user_id=session.user_id,
         source_session=session,
-        key=moment_key(columns["name"], said[0], taken),
+        key=moment_key(columns["name"], said[0], used_keys),
         starts_at=said[0],
         ends_at=said[1],
         first_sequence=segment.first_sequence,
@@ -326,7 +326,7 @@ def drafts_of(job: Job, input: BuildInput, built: BuildResult) -> list[EpisodeDr
     ]
 
 
-def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
+def _used_keys(user: int, starts: Sequence[datetime]) -> set[str]:
     on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
     return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
 

@@ -272,9 +272,9 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     """Return the source turns of the fact and the turns at `places`, with corrections applied."""
     own = Message.objects.all_turns().unretracted().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
-    beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
-    there = set(places)
-    found = [turn for turn in beside.select_related("session") if (turn.session_id, turn.sequence) in there]
+    candidates = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
+    wanted = set(places)
+    found = [turn for turn in candidates.select_related("session") if (turn.session_id, turn.sequence) in wanted]
     sources = list(own.filter(pk__in=fact.source_message_ids).select_related("session"))
     turns = sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
     return as_corrected(with_text(_person_of(fact), turns))
@@ -301,8 +301,8 @@ def _apply(change: TextChange, correction: Correction) -> dict[str, Any]:
     """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
-        made = _change_fact(change, correction)
-        return kept | {"made": made.pk if made else None}
+        replacement = _change_fact(change, correction)
+        return kept | {"made": replacement.pk if replacement else None}
     if change.kind == TURN:
         turn = Message.objects.get(pk=change.pk)
         place = {"user_id": correction.user_id, "session_id": turn.session_id, "sequence": turn.sequence}
@@ -403,12 +403,12 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
 
 
 def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
-    made = {change["made"]: change["pk"] for change in correction.changes if change.get("made")}
-    for right, wrong in made.items():
+    replacements = {change["made"]: change["pk"] for change in correction.changes if change.get("made")}
+    for right, wrong in replacements.items():
         parts = MemoryAtom.objects.filter(merged_into=right)
         parts.change(StatementChange.Action.UNDONE, cause, merged_into_id=wrong)
         _move_links(right, wrong)
-    MemoryAtom.objects.filter(pk__in=made).delete()
+    MemoryAtom.objects.filter(pk__in=replacements).delete()
     changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
     after = {change["pk"]: change["after"] for change in correction.changes}
     for change in changed.newest_first():

@@ -106,9 +106,9 @@ def _version(version: VersionShape, importing: ImportState) -> FormerVersion:
 def restore_former(importing: ImportState) -> None:
     """Add statements for the parts of an exported profile that no statement covers."""
     former = _read(importing)
-    there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
+    existing = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
     stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)
-    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.current()))
+    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (existing, existing.current()))
     new = statements_of(former, known, holding)
     atoms = [MemoryAtom(stream=stream, user=importing.user, **columns) for columns in new]
     sources = {pk for atom in atoms for pk in atom.source_message_ids}

@@ -148,9 +148,9 @@ def retract(
     lock_person(session.user_id)
     lock_streams(*(each.atoms.all() for each in (session, *answers)))
     own = answers.pop(session, [])
-    made = _retract(session, _including(sequences, own), reason=reason, requested_by=requested_by)
-    retract_answers(made, answers)
-    return made
+    retraction = _retract(session, _including(sequences, own), reason=reason, requested_by=requested_by)
+    retract_answers(retraction, answers)
+    return retraction
 
 
 def retract_answers(retraction: Retraction, answers: dict[Session, list[int]]) -> None:

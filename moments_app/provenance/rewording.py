@@ -85,8 +85,8 @@ class Rewording:
         """Return whether a name was replaced. The new name then replaces the old one in all sentences."""
         if not self.replaces_names:
             return False
-        said = statement_of(self.before)
-        return bool(said) and said is not None and said.attribute not in _NO_NAMES
+        text = statement_of(self.before)
+        return bool(text) and text is not None and text.attribute not in _NO_NAMES
 
     def apply_to(self, text: str) -> str:
         """Return a text after rewording the sentences that say the same thing.

@@ -225,18 +225,18 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
 
 def _restore_moments(retraction: Retraction, session: Session, newer: NewMoments) -> None:
     withdrawn = retraction.items.withdrawn(Moment)
-    there = Moment.objects.for_user(session.user)
-    taken = list(there.values_list("key", flat=True))
-    for item in withdrawn.filter(data__key__in=taken):  # another session's moment took the key in the meantime
+    moments_of_user = Moment.objects.for_user(session.user)
+    used_keys = list(moments_of_user.values_list("key", flat=True))
+    for item in withdrawn.filter(data__key__in=used_keys):  # another session's moment took the key in the meantime
         starts_at = parse_datetime(item.data["starts_at"])
         assert starts_at is not None  # the column is not nullable
-        item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
+        item.data["key"] = moment_key(item.data["name"], starts_at, set(moments_of_user.values_list("key", flat=True)))
         item.save(update_fields=["data"])
     withdrawn.restore(Moment)
     moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
-        held = session.messages.turns().unretracted()
-        held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
+        turns = session.messages.turns().unretracted()
+        turns.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*newer.moments, *moments])
     for item in retraction.items.rewritten(Moment):
@@ -321,26 +321,30 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
     items, undone = retraction.items, StatementChange.Action.UNDONE
     before: dict[int, dict[str, Any]] = {}
     _blank_lost_references(retraction)
-    said: set[tuple[int, int | None, str]] = set()
-    there = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
+    restored_keys: set[tuple[int, int | None, str]] = set()
+    existing = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
     for item in items.for_model(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
-        if item.is_rewritten and item.object_pk not in there:
+        if item.is_rewritten and item.object_pk not in existing:
             continue
         atom = cast(MemoryAtom, item.row().object)
         key = (atom.stream_id, atom.user_id, atom.content_hash)
-        has_duplicate = key in said or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
-        said.add(key)
+        has_duplicate = (
+            key in restored_keys or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
+        )
+        restored_keys.add(key)
         if has_duplicate:  # the newer statement stays
             before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
-    ended_by_person = set(MemoryAtom.objects.filter(pk__in=there).exclude(ENDED_BY_FACT).values_list("pk", flat=True))
+    ended_by_person = set(
+        MemoryAtom.objects.filter(pk__in=existing).exclude(ENDED_BY_FACT).values_list("pk", flat=True)
+    )
     for item in items.rewritten(MemoryAtom):
-        was = cast(MemoryAtom, item.row().object)
+        original = cast(MemoryAtom, item.row().object)
         columns = ["merged_into_id", "position", "consolidated_at"]
         if item.object_pk not in ended_by_person:
-            columns += ["replaced_by_id", *reopened_columns(was)]
-        kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
+            columns += ["replaced_by_id", *reopened_columns(original)]
+        kept = {name: getattr(original, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _restore_people(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
@@ -355,11 +359,11 @@ def _blank_lost_references(retraction: Retraction) -> None:
     """Blank references to deleted statements. Items of a deleted line wait for another consolidation."""
     items = list(retraction.items.for_model(MemoryAtom))
     names = ("merged_into", "replaced_by")
-    named = {item.data[name] for item in items for name in names if item.data.get(name)}
-    there = set(MemoryAtom.objects.filter(pk__in=named).values_list("pk", flat=True))
-    there |= set(retraction.items.withdrawn(MemoryAtom).values_list("object_pk", flat=True))
+    referenced = {item.data[name] for item in items for name in names if item.data.get(name)}
+    existing = set(MemoryAtom.objects.filter(pk__in=referenced).values_list("pk", flat=True))
+    existing |= set(retraction.items.withdrawn(MemoryAtom).values_list("object_pk", flat=True))
     for item in items:
-        lost = [name for name in names if item.data.get(name) and item.data[name] not in there]
+        lost = [name for name in names if item.data.get(name) and item.data[name] not in existing]
         if "merged_into" in lost and item.data["state"] == MemoryAtom.State.ABSORBED:
             item.data["state"] = MemoryAtom.State.ACTIVE
         if lost:
@@ -370,19 +374,19 @@ def _blank_lost_references(retraction: Retraction) -> None:
 def _restore_people(retraction: Retraction) -> None:
     """Restore known people. A newer one with the same key is the same person, unless the relationships differ."""
     items = retraction.items
-    taken = {item.data["key"] for item in items.for_model(KnownPerson)}
+    used_keys = {item.data["key"] for item in items.for_model(KnownPerson)}
     for item in items.for_model(KnownPerson):
-        was = cast(KnownPerson, item.row().object)
-        there = {person.key: person for person in KnownPerson.objects.filter(user=was.user_id)}
-        if (now := there.get(was.key)) is None:
+        restored = cast(KnownPerson, item.row().object)
+        people_by_key = {person.key: person for person in KnownPerson.objects.filter(user=restored.user_id)}
+        if (newer := people_by_key.get(restored.key)) is None:
             continue
-        if now.relationship and was.relationship and now.relationship != was.relationship:
-            item.data["key"] = person_key(was.name, {*there, *taken})
-            taken.add(item.data["key"])
+        if newer.relationship and restored.relationship and newer.relationship != restored.relationship:
+            item.data["key"] = person_key(restored.name, {*people_by_key, *used_keys})
+            used_keys.add(item.data["key"])
             item.save(update_fields=["data"])
             continue
-        for atom in items.withdrawn(MemoryAtom).filter(data__about=was.pk):
-            atom.data["about"] = now.pk
+        for atom in items.withdrawn(MemoryAtom).filter(data__about=restored.pk):
+            atom.data["about"] = newer.pk
             atom.save(update_fields=["data"])
         item.delete()
     items.restore(KnownPerson)

@@ -204,7 +204,7 @@ def _call_for_all(sessions: Sequence[QuietSession], engine: Engine) -> tuple[Eng
 
 
 def _process_session(
-    one: QuietSession, engine: Engine, earlier: Sequence[SessionResult], *, is_chained: bool
+    quiet: QuietSession, engine: Engine, earlier: Sequence[SessionResult], *, is_chained: bool
 ) -> SessionResult:
     """Call the engine for a session.
 
@@ -212,39 +212,39 @@ def _process_session(
         earlier: the results of the earlier sessions of this run.
         is_chained: whether the engine receives their moments. If not, one call answered for all sessions.
     """
-    result = SessionResult(one)
-    if one.build:
+    result = SessionResult(quiet)
+    if quiet.build:
         moments = [moment for each in earlier for moment in each.moments]
-        known = one.before.with_new(moments, one.position.until).known
-        built = divide(replace(one.build, known=known) if is_chained else one.build, engine, no_progress)
-        result.moments = _unsaved_moments(one, built)
+        known = quiet.before.with_new(moments, quiet.position.until).known
+        built = divide(replace(quiet.build, known=known) if is_chained else quiet.build, engine, no_progress)
+        result.moments = _unsaved_moments(quiet, built)
         journey = known.journey.extended([new.moment for new in result.moments])
         result.built = replace(built, journey=journey_text(journey))
-    if one.formation:
-        items = [] if is_chained else _earlier_items(one, earlier)
-        result.formed = formation.form(one.formation, engine, no_progress, items)
-    if one.digest:
+    if quiet.formation:
+        items = [] if is_chained else _earlier_items(quiet, earlier)
+        result.formed = formation.form(quiet.formation, engine, no_progress, items)
+    if quiet.digest:
         lessons = [item.draft.text for item in result.formed.lessons] if result.formed else []
-        result.digested = derive_digest(one.digest, _episodes(result), _open_items(result), lessons, engine.name)
+        result.digested = derive_digest(quiet.digest, _episodes(result), _open_items(result), lessons, engine.name)
     return result
 
 
-def _earlier_items(one: QuietSession, earlier: Sequence[SessionResult]) -> list[Candidate]:
+def _earlier_items(quiet: QuietSession, earlier: Sequence[SessionResult]) -> list[Candidate]:
     """Return the items of earlier sessions with the same agent, except items of streams with their own model."""
     return [
         item
         for each in earlier
-        if each.formed and each.quiet.formation and each.quiet.session.agent_id == one.session.agent_id
+        if each.formed and each.quiet.formation and each.quiet.session.agent_id == quiet.session.agent_id
         for item in each.formed.candidates
         if not each.quiet.formation.streams[item.label].own_model
     ]
 
 
-def _unsaved_moments(one: QuietSession, built: BuildResult) -> list[PriorMoment]:
+def _unsaved_moments(quiet: QuietSession, built: BuildResult) -> list[PriorMoment]:
     new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)
-        times = [turn.created_at for turn in one.turns if turn.sequence in held]
+        times = [turn.created_at for turn in quiet.turns if turn.sequence in held]
         moment = KnownMoment(segment.draft.name.strip(), segment.draft.summary, min(times), max(times))
         new.append(PriorMoment(None, moment, segment.first_sequence))
     return new
@@ -313,50 +313,54 @@ def _state(session: Session) -> tuple[Any, ...]:
 
 def _store_moments(user: UserProfile, results: Sequence[SessionResult]) -> None:
     built = [
-        (one, FinishedBuild(one.quiet.job, one.quiet.build, one.built))
-        for one in results
-        if one.quiet.build and one.built
+        (result, FinishedBuild(result.quiet.job, result.quiet.build, result.built))
+        for result in results
+        if result.quiet.build and result.built
     ]
     if not built:
         return
     stored = store_builds([build for _, build in built])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
     user.save(update_fields=["updated_at"])  # invalidates cached contexts
-    for (one, build), moments in zip(built, stored, strict=True):
-        one.result[BUILT] = built_result(build.input, build.built, moments)
+    for (result, build), moments in zip(built, stored, strict=True):
+        result.result[BUILT] = built_result(build.input, build.built, moments)
 
 
 def _store_items(job: Job, results: Sequence[SessionResult]) -> None:
     formed = [
-        (one, (one.quiet.job, one.quiet.formation, one.formed)) for one in results if one.quiet.formation and one.formed
+        (result, (result.quiet.job, result.quiet.formation, result.formed))
+        for result in results
+        if result.quiet.formation and result.formed
     ]
-    stored = formation.store_formations([made for _, made in formed], requested_by=f"job:{job.job_id}")
-    for (one, _), result in zip(formed, stored, strict=True):
-        one.result[FORMED] = result
+    stored = formation.store_formations(
+        [formation_result for _, formation_result in formed], requested_by=f"job:{job.job_id}"
+    )
+    for (result, _), payload in zip(formed, stored, strict=True):
+        result.result[FORMED] = payload
 
 
 def _store_digests(results: Sequence[SessionResult]) -> None:
     events = []
-    for one in results:
-        if (input := one.quiet.digest) and (made := one.digested):
-            text = made.context, made.lessons, input.turns
-            event = PartitionEvent.of_digest(*text, session=one.quiet.session, cleared=True)
+    for result in results:
+        if (input := result.quiet.digest) and (message := result.digested):
+            text = message.context, message.lessons, input.turns
+            event = PartitionEvent.of_digest(*text, session=result.quiet.session, cleared=True)
             events.append((event, input.turns.stop - 1))
-            one.result |= digest_result(input, made)
+            result.result |= digest_result(input, message)
     if events:
         store_events(events)
 
 
 def _update_sessions(sessions: Mapping[int, Session], results: Sequence[SessionResult]) -> None:
     """Update the counters, and clear the sessions whose turns were all processed."""
-    for one in (result.quiet for result in results):
-        session = sessions[one.session.pk]
-        if one.is_whole:
+    for quiet in (result.quiet for result in results):
+        session = sessions[quiet.session.pk]
+        if quiet.is_whole:
             _clear(session)
             continue
-        session.built_to = max(session.built_to, one.last_sequence)
-        if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
-            set_formed_to(session, one.last_sequence)
+        session.built_to = max(session.built_to, quiet.last_sequence)
+        if settings.MEMORY_FORMATION.enabled and session.formed_to < quiet.last_sequence:
+            set_formed_to(session, quiet.last_sequence)
     update_rows(list(sessions.values()), CLEARED_FIELDS)
     EpisodeDraft.objects.publish(sessions.values())
 
@@ -375,10 +379,10 @@ def _clear(session: Session) -> None:
 
 def _log_events(results: Sequence[SessionResult]) -> None:
     events = []
-    for one in results:
-        payloads = {name: one.result[name] for name in (BUILT, FORMED) if name in one.result}
-        payloads |= {SETTLED: one.result} if one.quiet.is_whole else {}
-        session = one.quiet.session
-        whose = {"actor": f"job:{one.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
+    for result in results:
+        payloads = {name: result.result[name] for name in (BUILT, FORMED) if name in result.result}
+        payloads |= {SETTLED: result.result} if result.quiet.is_whole else {}
+        session = result.quiet.session
+        whose = {"actor": f"job:{result.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
         events += [Event(type=name, payload=payload, **whose) for name, payload in payloads.items()]
     WebhookDelivery.objects.queue_many(Event.objects.bulk_create(events))

@@ -109,8 +109,8 @@ def locked_sessions(wanted: Sequence[NamedSession]) -> dict[Name, Session]:
 def _create_missing(wanted: Mapping[Name, NamedSession]) -> None:
     people, session_ids = zip(*wanted, strict=True)
     found = Session.objects.filter(user__in=people, session_id__in=session_ids)
-    there = set(found.values_list("user_id", "session_id"))
-    if missing := [one.new() for name, one in sorted(wanted.items()) if name not in there]:
+    existing = set(found.values_list("user_id", "session_id"))
+    if missing := [one.new() for name, one in sorted(wanted.items()) if name not in existing]:
         Session.objects.bulk_create(missing, ignore_conflicts=True)
 
 

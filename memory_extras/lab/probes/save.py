@@ -80,9 +80,9 @@ def save_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
     probe = Probe(user=user, session=draft.session, question=draft.question, created_by=created_by)
     probe.question_hash = content_hash(draft.question)
     change_probe(probe, draft)
-    there = Probe.objects.for_user(user)
-    same = there.filter(session=draft.session, question_hash=probe.question_hash)
-    if not same.exists() and there.count() >= MAX_PROBES:
+    existing = Probe.objects.for_user(user)
+    same = existing.filter(session=draft.session, question_hash=probe.question_hash)
+    if not same.exists() and existing.count() >= MAX_PROBES:
         raise TooManyProbes(f"A person can have at most {MAX_PROBES} probes. Delete one first.")
     return (probe, True) if insert_if_missing(probe) else (same.get(), False)
 
