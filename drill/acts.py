@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, LiteralString, Self
 
 from drill.ledger import Ledger, new_mark
-from drill.load import AGAIN, PAUSE, append
+from drill.load import PAUSE, RETRY_SECONDS, append
 from drill.recovery import CAUGHT_UP_SECONDS, READY_SECONDS
 from drill.report import Row
 from drill.site import Site, SiteNotReady, wait_for
@@ -105,7 +105,7 @@ class Act(ABC):
                     return answer
                 if status < 500:
                     self.refused[f"{method} {path.split('/')[0]} {status} {', '.join(sorted(codes))}"] += 1
-            self._ending.wait(AGAIN)
+            self._ending.wait(RETRY_SECONDS)
         return None
 
     def work(self) -> None:
@@ -248,7 +248,7 @@ class AskProbes(Act):
         if asked is None:
             return
         self.runs.append(asked["job_id"])
-        while not self._has_ended(self.site, self.runs[-1]) and not self._ending.wait(AGAIN):
+        while not self._has_ended(self.site, self.runs[-1]) and not self._ending.wait(RETRY_SECONDS):
             pass
 
     def account(self, site: Site) -> Account:

@@ -32,7 +32,7 @@ WHERE kind = 'turn' AND role IN ('user', 'assistant') AND arrived_at < %s AND pe
 AND NOT EXISTS (SELECT FROM moments_app_turnembedding WHERE source_id = turn.id AND vector IS NOT NULL)
 """
 
-NO_ONE = "^$"  # a pattern that no person's id matches
+MATCHES_NOBODY = "^$"  # a pattern that no person's id matches
 
 
 def now() -> datetime:

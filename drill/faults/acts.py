@@ -11,7 +11,7 @@ from drill.report import Row
 from drill.site import Site
 from drill.waits import Picker
 
-HURT = (
+KILLED_KINDS = (
     "web worker",
     "web server",
     "queue worker with a job",
@@ -23,7 +23,7 @@ HURT = (
 
 def done_once(course: Course) -> Iterator[Row]:
     """Kill web, worker and database processes, one kind after the other, and count the actions' effects."""
-    hurt = [kind for kind in HURT if kind in kinds(course.site)]
+    hurt = [kind for kind in KILLED_KINDS if kind in kinds(course.site)]
     fault = Fault(Row("kill -9 during corrections, retractions, probes and contexts"))
     picker, rows = Picker(course.chance), []
     course.say(f"{fault.row.fault}: {course.kills} of each of {len(hurt)} kinds …")

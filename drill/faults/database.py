@@ -17,7 +17,7 @@ from drill.watch import Prober
 HANG_SECONDS = 5.0
 TIMES = 2
 PERSON = "drill-prober"
-NOT_OURS = "the database is not embedded, and others may use its server"
+DATABASE_NOT_EMBEDDED = "the database is not embedded, and others may use its server"
 
 
 def hang(course: Course) -> Iterator[Row]:
@@ -32,7 +32,7 @@ def restart(course: Course) -> Iterator[Row]:
 
 def _hurt(course: Course, name: str, how: Callable[[Site], None]) -> Row:
     if not course.site.is_embedded:
-        return not_tried(name, NOT_OURS)
+        return not_tried(name, DATABASE_NOT_EMBEDDED)
     with course.fault(name) as fault:
         append(course.site, fault.ledger, PERSON)
         with Prober(course.site, PERSON) as prober:

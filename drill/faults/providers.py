@@ -17,9 +17,9 @@ OTHERS = 20  # people whose work must continue despite the rejected text
 OTHERS_SECONDS = 60
 REFUSED_TEXT = "the-text-that-no-model-takes"
 REFUSED, AWAY, OTHER = "drill-refused", "drill-away-", "drill-other-"  # ids of people, or their prefixes
-FAILING, BESIDE = "drill-failing", "drill-beside-"
+FAILING, UNAFFECTED = "drill-failing", "drill-beside-"
 CHANCE = 0.1  # of any other call to fail
-BESIDE_SECONDS = 600  # maximum time for the work of the others, including backoff after random failures
+UNAFFECTED_SECONDS = 600  # maximum time for the work of the others, including backoff after random failures
 
 TOLD_SECONDS = 60  # maximum time until the rejected text is reported
 
@@ -27,11 +27,11 @@ CAUSES = """
 from moments_app.reports.incidents import incidents
 for incident in incidents(): print(incident.cause, '-', incident.evidence)
 """
-OPEN_OF_OTHERS = """
+COUNT_OPEN_JOBS_OF_OTHERS = """
 SELECT count(*) FROM moments_app_job job JOIN sessions_app_userprofile person ON person.id = job.user_id
 WHERE status IN ('queued', 'processing') AND person.user_id ~ %s
 """
-OF_THE_REFUSED = """
+STATES_OF_REFUSED_JOBS = """
 SELECT process || ' ' || status FROM moments_app_job job JOIN sessions_app_userprofile person
 ON person.id = job.user_id WHERE person.user_id = %s AND job.error <> ''
 UNION SELECT 'text marked as refused' FROM moments_app_turnembedding vector JOIN sessions_app_userprofile person
@@ -84,7 +84,12 @@ def refused(course: Course) -> Iterator[Row]:
         for number in range(OTHERS):
             append(site, fault.ledger, f"{OTHER}{number}")
         fault.row.times = 1
-        wait_for("the work of the others", lambda: not site.number(OPEN_OF_OTHERS, OTHER), OTHERS_SECONDS, pause=0.3)
+        wait_for(
+            "the work of the others",
+            lambda: not site.number(COUNT_OPEN_JOBS_OF_OTHERS, OTHER),
+            OTHERS_SECONDS,
+            pause=0.3,
+        )
         fault.row.seconds.append(time.monotonic() - began)
         states: list[str] = []
         with suppress(SiteNotReady):
@@ -103,9 +108,14 @@ def failing(course: Course) -> Iterator[Row]:
         append(site, fault.ledger, FAILING, text=REFUSED_TEXT)
         began = time.monotonic()
         for number in range(OTHERS):
-            append(site, fault.ledger, f"{BESIDE}{number}")
+            append(site, fault.ledger, f"{UNAFFECTED}{number}")
         fault.row.times = 1
-        wait_for("the others' work", lambda: not site.number(OPEN_OF_OTHERS, BESIDE), BESIDE_SECONDS, pause=0.3)
+        wait_for(
+            "the others' work",
+            lambda: not site.number(COUNT_OPEN_JOBS_OF_OTHERS, UNAFFECTED),
+            UNAFFECTED_SECONDS,
+            pause=0.3,
+        )
         fault.row.seconds.append(time.monotonic() - began)
         with suppress(SiteNotReady):
             wait_for("the person to be named", lambda: FAILING in _causes(site), 2 * TOLD_SECONDS, pause=2)
@@ -120,5 +130,5 @@ def _causes(site: Site) -> str:
 
 
 def _told(site: Site, states: list[str]) -> list[str]:
-    states[:] = sorted(state for (state,) in site.rows(OF_THE_REFUSED, REFUSED, REFUSED))
+    states[:] = sorted(state for (state,) in site.rows(STATES_OF_REFUSED_JOBS, REFUSED, REFUSED))
     return states

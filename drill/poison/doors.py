@@ -19,8 +19,8 @@ BATCH = 500  # messages per request
 ITEM_CHARS = 4_000  # of a direct entry
 TITLE_CHARS = 255  # of a task
 SHARD = "advice"
-PATIENCE = 120  # maximum seconds of a request
-PUT_OFF = 503
+REQUEST_TIMEOUT = 120  # maximum seconds of a request
+UNAVAILABLE = 503
 
 
 class Installation(Protocol):
@@ -72,10 +72,10 @@ def answered(
     site: Installation, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
 ) -> tuple[int, bytes]:
     """Make a request. Retry it if the server is busy."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + REQUEST_TIMEOUT
     while True:
         answer = site.request(method, path, body, headers=headers)
-        if answer[0] != PUT_OFF or time.monotonic() > deadline:
+        if answer[0] != UNAVAILABLE or time.monotonic() > deadline:
             return answer
         time.sleep(1)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drill.poison.course import Watch
-from drill.poison.doors import PATIENCE
+from drill.poison.doors import REQUEST_TIMEOUT
 from drill.recovery import OPEN, now
 from drill.site import Site, wait_for
 
@@ -28,7 +28,7 @@ class AttackedSite:
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Make one request with a service key."""
-        return self._site.request(method, path, body, headers=headers, seconds=PATIENCE)
+        return self._site.request(method, path, body, headers=headers, seconds=REQUEST_TIMEOUT)
 
     def rest(self) -> None:
         """Wait until all due jobs are done."""

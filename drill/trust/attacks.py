@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drill.provider import Provider, no_failure
-from drill.recovery import NO_ONE, now, wait_until_caught_up
+from drill.recovery import MATCHES_NOBODY, now, wait_until_caught_up
 from drill.site import Site
 from drill.trust import contract, fuzz, held, isolation, neighbor
 from drill.trust.calls import Operation, Schema, operations
@@ -200,7 +200,7 @@ def _prepared(site: Site, provider: Provider) -> Target:
     for person in ("ada", "bo"):  # people with the same names, without any of Bo's texts
         seed(SeededPerson(site, of_second, person), OWN)
     have_a_prompt(site, service)
-    wait_until_caught_up(site, now(), NO_ONE)  # retracted turns have no vectors
+    wait_until_caught_up(site, now(), MATCHES_NOBODY)  # retracted turns have no vectors
     known, schemas = operations(site)
     ada, bo = SeededPerson(site, service, "ada"), SeededPerson(site, service, "bo")
     ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}

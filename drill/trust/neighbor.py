@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from urllib.parse import urlencode
 
-from drill.recovery import NO_ONE, now, wait_until_caught_up
+from drill.recovery import MATCHES_NOBODY, now, wait_until_caught_up
 from drill.site import Site
 from drill.trust.held import TEXT, LoadResult, load
 from drill.trust.page import Figure
@@ -83,7 +83,7 @@ def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> Neighbo
     """
     _fill(site, of_flooder)
     site.manage("shell", "-v", "0", "-c", COUNT_WORDS)
-    wait_until_caught_up(site, now(), NO_ONE)
+    wait_until_caught_up(site, now(), MATCHES_NOBODY)
     _calls(site, neighbor, 3.0)  # warms up
     alone = _calls(site, neighbor, SECONDS)
     with _flood(site.port, flooder) as answers:

@@ -20,7 +20,7 @@ from django.conf import settings
 
 ACTIVE_SECONDS = 2.0  # how long another caller counts as active after its last call
 REFILL_SHARE = 0.25  # share of a budget that is refilled per second
-PATIENCE = 5.0  # maximum seconds that a call waits for its budget
+MAX_WAIT = 5.0  # maximum seconds that a call waits for its budget
 REFUSED_AFTER = 1.0  # delay of a 429 in seconds, to slow down clients that retry immediately
 MAX_ACCOUNTS = 10_000  # number of budgets to keep, for the most recent callers
 FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
@@ -82,7 +82,7 @@ class Budget:
             if self.must_yield(name)
             else 0.0
         )
-        if wait > PATIENCE:
+        if wait > MAX_WAIT:
             text = (
                 f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others that "
                 f"used less were active. Try again in {math.ceil(wait)} s."
@@ -181,7 +181,7 @@ class FairShares:
             first = self._first.setdefault(caller.key, has_used)
             if first is not has_used:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(first.wait(), PATIENCE)
+                    await asyncio.wait_for(first.wait(), MAX_WAIT)
                 caller = identify()
         try:
             spending = await self._reserved(caller, has_used)

@@ -261,7 +261,7 @@ def describe_heartbeat(seen_at: datetime | None) -> str:
 class Readiness:
     """The response of `/readyz`, computed in a separate thread, because a hanging database may block it."""
 
-    PATIENCE = 3.0
+    TIMEOUT = 3.0
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="readiness")
@@ -271,9 +271,9 @@ class Readiness:
         if self._check is None or self._check.done():
             self._check = asyncio.get_running_loop().run_in_executor(self._executor, _run_checks)
         try:
-            found = await asyncio.wait_for(asyncio.shield(self._check), self.PATIENCE)
+            found = await asyncio.wait_for(asyncio.shield(self._check), self.TIMEOUT)
         except TimeoutError:
-            checks = {"database": f"No response within {self.PATIENCE:.0f} s."}
+            checks = {"database": f"No response within {self.TIMEOUT:.0f} s."}
             return 503, {"status": UNAVAILABLE, "checks": checks}
         return _response(found)
 

@@ -9,7 +9,7 @@ urgent lanes, but never from less urgent ones. So a summary for a waiting user i
 work. The last worker claims jobs from all lanes. A worker that runs schedules claims them first.
 
 **Rest.** On an idle site, only the last worker runs. It starts the others when it has been busy for `BUSY_SECONDS`. The
-watchdog starts them when a job is overdue. They end after `REST_SECONDS` without a job. While the last worker is busy,
+watchdog starts them when a job is overdue. They end after `IDLE_SECONDS` without a job. While the last worker is busy,
 it wakes them repeatedly.
 
 **Fairness.** Within a lane, a worker continues with the next person who has a due job. A person never has two running
@@ -46,7 +46,7 @@ from moments_app.models.job import TASK
 from sessions_app.database.wake import IDLE, Channel, NotificationListener, wake
 from sessions_app.trace import HEADER, continue_trace
 
-REST_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends
+IDLE_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends
 BUSY_SECONDS = 0.2  # seconds of work after which the last worker starts the others
 BUSY_SECONDS_OF_TASKS = 1.0  # the same for tasks, because some run every minute and most are short
 RECOVERY_SECONDS = 5.0  # seconds between the watchdog's checks for lost jobs and due schedules
@@ -115,7 +115,7 @@ class Worker:
             try:
                 if self._run_one():
                     continue
-                if self._exits_when_idle and time.monotonic() - self._worked_at > REST_SECONDS:
+                if self._exits_when_idle and time.monotonic() - self._worked_at > IDLE_SECONDS:
                     return
                 notifications.wait(Job.objects.next_due(within=IDLE))
                 self._woken_at = time.monotonic()
@@ -175,7 +175,7 @@ class Worker:
         limit, left = settings.JOB_SECONDS, self._times_out_at - time.monotonic()
         if left <= 0:
             raise JobTimeout(f"It took longer than {limit} s.")
-        signal.setitimer(signal.ITIMER_REAL, min(REST_SECONDS / 2, left), limit)
+        signal.setitimer(signal.ITIMER_REAL, min(IDLE_SECONDS / 2, left), limit)
         os.kill(os.getppid(), WAKE)
 
 

@@ -158,7 +158,7 @@ def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Reject calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
     monkeypatch.setattr(fair_shares, "REFILL_SHARE", 1.0)
-    monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
+    monkeypatch.setattr(fair_shares, "MAX_WAIT", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
 
@@ -242,7 +242,7 @@ def test_row_43_the_caller_with_the_least_usage_is_not_refused_despite_a_used_up
 def test_row_43_a_call_over_the_budget_waits_before_it_is_refused(
     budget: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fair_shares, "PATIENCE", 5.0)
+    monkeypatch.setattr(fair_shares, "MAX_WAIT", 5.0)
 
     async def wait() -> float:
         shares = FairShares()

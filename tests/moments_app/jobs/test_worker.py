@@ -360,7 +360,7 @@ def test_row_47_a_schedule_behind_a_running_job_is_late_only_with_a_dedicated_wo
 
 
 def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_worker, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(jobs_worker, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
     Worker([Lane.BUILD], exits_when_idle=True).serve()
 
@@ -392,7 +392,7 @@ def test_the_last_worker_has_others_started_during_a_long_job(
 def test_the_last_worker_keeps_others_awake_until_its_job_is_aborted(
     woken: list[float], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    monkeypatch.setattr(jobs_worker, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(jobs_worker, "IDLE_SECONDS", 0.2)
     settings.JOB_SECONDS = 1
     last = Worker([Lane.BUILD])
     signal.signal(signal.SIGALRM, last._alarm)
@@ -427,7 +427,7 @@ def _two_workers() -> None:
         def prepare(self, job: Job, progress: Progress) -> None:
             sleep_long()
 
-    jobs_worker.REST_SECONDS = 0.5
+    jobs_worker.IDLE_SECONDS = 0.5
     works = [
         Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), exits_when_idle=exits_when_idle(n, 2)) for n in range(2)
     ]
