@@ -53,7 +53,7 @@ def measure(calls: int) -> float:
     from moments_app.models import EmbeddingModel
 
     EmbeddingModel.objects.all().delete()
-    engines.CALLS_AT_ONCE = calls
+    engines.MAX_CONCURRENT_CALLS = calls
     EmbeddingModel.objects.in_use()
     began = time.monotonic()
     call_command("embed", stdout=StringIO())

@@ -54,12 +54,12 @@ class Seen:
         """
         from django.db.models import Count
 
-        from memoryproject.schedules import ages, schedules
+        from memoryproject.schedules import schedule_ages, schedules
         from moments_app.models import Job, Moment
         from sessions_app.models import Session
 
         timings = schedules()
-        for name, age in ages().items():
+        for name, age in schedule_ages().items():
             late = (age - timings[name].timing.interval).total_seconds()
             self.late[name] = max(self.late.get(name, 0.0), late)
         for process, number in Job.objects.open().values_list("process").annotate(number=Count("pk")):

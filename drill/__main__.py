@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from drill.course import Course
 from drill.faults import PARTS
 from drill.report import Row, added, table
-from drill.stoppable import stoppable
+from drill.stoppable import interrupt_on_sigterm
 
 
 class Command(BaseCommand):
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         rows = _rows(options["after"])
         try:
             with (
-                stoppable(),
+                interrupt_on_sigterm(),
                 Course(
                     self._say,
                     options["kills"],

@@ -17,33 +17,33 @@ from types import TracebackType
 from typing import Any, LiteralString, Self
 
 from drill.ledger import Ledger, new_mark
-from drill.load import AGAIN, PAUSE, append
-from drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS
+from drill.load import PAUSE, RETRY_SECONDS, append
+from drill.recovery import CAUGHT_UP_SECONDS, READY_SECONDS
 from drill.report import Row
-from drill.site import NotWell, Site, wait_for
+from drill.site import Site, SiteNotReady, wait_for
 
 ROUNDS = 24  # of turns, to form a person's streams
 ITEMS = 2  # to correct or retract at once
 PROBES = 4
 KEPT_SECONDS = 5.0  # maximum time to store contexts
-ROOM = 10_000  # for facts in a stream, so none is dropped because of its age
+MAX_FACTS = 10_000  # for facts in a stream, so none is dropped because of its age
 DONE_ALREADY = {"cannot_correct", "cannot_retract"}  # error codes that a retry may get
 
-WRONG = "SELECT count(*) FROM moments_app_memoryatom WHERE state = 'active' AND content = ANY(%s)"
-THERE = "SELECT count(*) FROM moments_app_memoryatom WHERE atom_id::text = ANY(%s)"
-MADE = """
+COUNT_ACTIVE = "SELECT count(*) FROM moments_app_memoryatom WHERE state = 'active' AND content = ANY(%s)"
+COUNT_ITEMS = "SELECT count(*) FROM moments_app_memoryatom WHERE atom_id::text = ANY(%s)"
+COUNT_CORRECTIONS = """
 SELECT count(*) FROM moments_app_correction correction
 JOIN moments_app_memoryatom fact ON fact.id = correction.fact_id WHERE fact.atom_id::text = ANY(%s)
 """
-STANDING = MADE + " AND undone_at IS NULL"
-RETRACTED = "SELECT count(*) FROM moments_app_retraction WHERE item_ids::text[] && %s::text[]"
-STILL_RETRACTED = RETRACTED + " AND undone_at IS NULL"
-IN_TEXTS = "SELECT count(*) FROM moments_app_memorystream WHERE consolidated_content LIKE %s"
-NOT_ENDED = "SELECT count(*) FROM moments_app_job WHERE job_id::text = %s AND status IN ('queued', 'processing')"
-COMPLETED = "SELECT count(*) FROM moments_app_job WHERE job_id::text = %s AND status = 'completed'"
-ASKED = "SELECT count(*), count(DISTINCT probe_id) FROM moments_app_proberesult WHERE run_id::text = %s"
-KEPT = "SELECT count(*) FROM moments_app_contextreceipt WHERE context_id::text = ANY(%s)"
-UNREADABLE = """
+COUNT_NOT_UNDONE = COUNT_CORRECTIONS + " AND undone_at IS NULL"
+COUNT_RETRACTIONS = "SELECT count(*) FROM moments_app_retraction WHERE item_ids::text[] && %s::text[]"
+COUNT_RETRACTIONS_NOT_UNDONE = COUNT_RETRACTIONS + " AND undone_at IS NULL"
+COUNT_STREAMS_WITH_TEXT = "SELECT count(*) FROM moments_app_memorystream WHERE consolidated_content LIKE %s"
+COUNT_OPEN_JOBS = "SELECT count(*) FROM moments_app_job WHERE job_id::text = %s AND status IN ('queued', 'processing')"
+COUNT_COMPLETED_JOBS = "SELECT count(*) FROM moments_app_job WHERE job_id::text = %s AND status = 'completed'"
+COUNT_PROBE_RESULTS = "SELECT count(*), count(DISTINCT probe_id) FROM moments_app_proberesult WHERE run_id::text = %s"
+COUNT_RECEIPTS = "SELECT count(*) FROM moments_app_contextreceipt WHERE context_id::text = ANY(%s)"
+PRINT_UNREADABLE_RECEIPTS = """
 from moments_app.context.receipts import StoredContext
 from moments_app.models import ContextReceipt
 rows = ContextReceipt.objects.only("sealed", "context_id")
@@ -105,22 +105,22 @@ class Act(ABC):
                     return answer
                 if status < 500:
                     self.refused[f"{method} {path.split('/')[0]} {status} {', '.join(sorted(codes))}"] += 1
-            self._ending.wait(AGAIN)
+            self._ending.wait(RETRY_SECONDS)
         return None
 
     def work(self) -> None:
         """Repeat the action."""
         while not self._ending.wait(PAUSE):
-            with suppress(NotWell):  # the kill reports a database that stays down
+            with suppress(SiteNotReady):  # the kill reports a database that stays down
                 self.once()
 
 
-class _OfItems(Act):
+class _ItemAct(Act):
     """An action on items of a person's stream. Every second action is undone."""
 
     kind: str  # the kind of the items
     path: str  # the path of the action's records
-    which: LiteralString  # finds the records by the ids of the items
+    find_records: LiteralString  # finds the records by the ids of the items
 
     def __init__(self, site: Site, ending: threading.Event) -> None:
         super().__init__(site, ending)
@@ -131,8 +131,8 @@ class _OfItems(Act):
     def prepare(self) -> None:
         """Create a person with a stream that has room for many facts."""
         super().prepare()
-        wait_for("a person's stream", self._has_stream, WELL_SECONDS, pause=0.5)
-        self.insist("PATCH", f"streams/{self._stream}", {"fact_buffer_max": ROOM})
+        wait_for("a person's stream", self._has_stream, READY_SECONDS, pause=0.5)
+        self.insist("PATCH", f"streams/{self._stream}", {"fact_buffer_max": MAX_FACTS})
 
     def _has_stream(self) -> bool:
         path = f"/api/v1/streams?user_id={self.person}&stream_type=user"
@@ -142,7 +142,7 @@ class _OfItems(Act):
 
     def _write(self, mark: str) -> list[str]:
         ids = []
-        for number, text in enumerate(said_of(mark)):
+        for number, text in enumerate(item_texts(mark)):
             item = {"atom_type": self.kind, "content": text, "external_id": f"{mark}-{number}"}
             written = self.insist("POST", f"streams/{self._stream}/atoms", item)
             if written is None:
@@ -157,13 +157,13 @@ class _OfItems(Act):
         if not ids or self.do(mark, ids) is None:
             return
         self.done.append((mark, ids))
-        made = self.site.rows(self.which, ids)
-        if made and len(self.done) > len(self.undone) + 1:
-            self._undo(str(made[0][0]))
+        records = self.site.rows(self.find_records, ids)
+        if records and len(self.done) > len(self.undone) + 1:
+            self._undo(str(records[0][0]))
 
-    def _undo(self, made: str) -> None:
+    def _undo(self, record_id: str) -> None:
         entry = self.done.pop()
-        if self.insist("POST", f"{self.path}/{made}/undo", {}) is not None:
+        if self.insist("POST", f"{self.path}/{record_id}/undo", {}) is not None:
             self.undone.append(entry)
 
     @abstractmethod
@@ -171,43 +171,43 @@ class _OfItems(Act):
         """Do the action on these items. Return None if the drill ends before."""
 
 
-def said_of(mark: str, place: str = "Oslo") -> list[str]:
+def item_texts(mark: str, place: str = "Oslo") -> list[str]:
     """Return the texts of items."""
     said = f"The guest {mark} lives in {place} with the whole family"
     return [f"{said}.", f"{said} and likes it there."][:ITEMS]
 
 
-class Correct(_OfItems):
+class Correct(_ItemAct):
     """Corrects a fact, together with a second one that has the same meaning."""
 
     name, kind, path = "facts corrected", "fact", "corrections"
-    which = """
+    find_records = """
 SELECT correction_id FROM moments_app_correction correction JOIN moments_app_memoryatom fact
 ON fact.id = correction.fact_id WHERE fact.atom_id::text = ANY(%s) ORDER BY correction.id DESC LIMIT 1
 """
 
     def do(self, mark: str, ids: Sequence[str]) -> Any:
         """Correct the first fact, and with it the second one."""
-        return self.insist("PATCH", f"facts/{ids[0]}", {"content": said_of(mark, "Bergen")[0]})
+        return self.insist("PATCH", f"facts/{ids[0]}", {"content": item_texts(mark, "Bergen")[0]})
 
     def account(self, site: Site) -> Account:
         """Check that each fact was corrected once with its duplicate, or is unchanged after an undo."""
         found = Account(len(self.done) + len(self.undone))
         for entries, standing in ((self.done, 1), (self.undone, 0)):
             for mark, ids in entries:
-                found.expect(site.number(MADE, ids), 1)
-                found.expect(site.number(STANDING, ids), standing)
-                found.expect(site.number(WRONG, said_of(mark)), 0 if standing else ITEMS)
-                found.expect(site.number(WRONG, said_of(mark, "Bergen")), ITEMS if standing else 0)
+                found.expect(site.number(COUNT_CORRECTIONS, ids), 1)
+                found.expect(site.number(COUNT_NOT_UNDONE, ids), standing)
+                found.expect(site.number(COUNT_ACTIVE, item_texts(mark)), 0 if standing else ITEMS)
+                found.expect(site.number(COUNT_ACTIVE, item_texts(mark, "Bergen")), ITEMS if standing else 0)
         found.remarks.append(f"{len(self.undone)} of them undone afterwards")
         return found
 
 
-class Retract(_OfItems):
+class Retract(_ItemAct):
     """Retracts items that were written directly, and the texts derived from them."""
 
     name, kind, path = "items retracted", "observation", "retractions"
-    which = "SELECT retraction_id FROM moments_app_retraction WHERE item_ids::text[] && %s::text[]"
+    find_records = "SELECT retraction_id FROM moments_app_retraction WHERE item_ids::text[] && %s::text[]"
 
     def do(self, mark: str, ids: Sequence[str]) -> Any:
         """Retract all of them."""
@@ -218,11 +218,11 @@ class Retract(_OfItems):
         found = Account(len(self.done) + len(self.undone))
         for entries, standing in ((self.done, 1), (self.undone, 0)):
             for mark, ids in entries:
-                found.expect(site.number(RETRACTED, ids), 1)
-                found.expect(site.number(STILL_RETRACTED, ids), standing)
-                found.expect(site.number(THERE, ids), 0 if standing else ITEMS)
+                found.expect(site.number(COUNT_RETRACTIONS, ids), 1)
+                found.expect(site.number(COUNT_RETRACTIONS_NOT_UNDONE, ids), standing)
+                found.expect(site.number(COUNT_ITEMS, ids), 0 if standing else ITEMS)
                 if standing:
-                    found.expect(site.number(IN_TEXTS, f"%{mark}%"), 0)
+                    found.expect(site.number(COUNT_STREAMS_WITH_TEXT, f"%{mark}%"), 0)
         found.remarks.append(f"{len(self.undone)} of them undone afterwards")
         return found
 
@@ -248,7 +248,7 @@ class AskProbes(Act):
         if asked is None:
             return
         self.runs.append(asked["job_id"])
-        while not self._has_ended(self.site, self.runs[-1]) and not self._ending.wait(AGAIN):
+        while not self._has_ended(self.site, self.runs[-1]) and not self._ending.wait(RETRY_SECONDS):
             pass
 
     def account(self, site: Site) -> Account:
@@ -257,14 +257,14 @@ class AskProbes(Act):
         found = Account(len(runs))
         for run in runs:
             wait_for("a run of probes", partial(self._has_ended, site, run), CAUGHT_UP_SECONDS)
-            found.expect(site.number(COMPLETED, run), 1)
-            [[results, distinct]] = site.rows(ASKED, run)
+            found.expect(site.number(COUNT_COMPLETED_JOBS, run), 1)
+            [[results, distinct]] = site.rows(COUNT_PROBE_RESULTS, run)
             found.expect(distinct, PROBES)
             found.doubled += results - distinct
         return found
 
     def _has_ended(self, site: Site, run: str) -> bool:
-        return not site.number(NOT_ENDED, run)
+        return not site.number(COUNT_OPEN_JOBS, run)
 
 
 class Ask(Act):
@@ -288,28 +288,28 @@ class Ask(Act):
 
     def account(self, site: Site) -> Account:
         """Check that each stored context can be read. Report those that a killed process had not stored yet."""
-        with suppress(NotWell):
+        with suppress(SiteNotReady):
             wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
         missing = self._missing(site)
-        printed = site.manage("shell", "-v", "0", "-c", UNREADABLE).split()
-        told = f"{missing} not stored, from the last second before a kill"
-        return Account(len(self.contexts), lost=int(printed[-1]), remarks=[told])
+        printed = site.manage("shell", "-v", "0", "-c", PRINT_UNREADABLE_RECEIPTS).split()
+        remark = f"{missing} not stored, from the last second before a kill"
+        return Account(len(self.contexts), lost=int(printed[-1]), remarks=[remark])
 
     def _missing(self, site: Site) -> int:
-        return len(self.contexts) - site.number(KEPT, self.contexts)
+        return len(self.contexts) - site.number(COUNT_RECEIPTS, self.contexts)
 
 
 ACTS: Sequence[type[Act]] = (Correct, Retract, AskProbes, Ask)
 
 
-class Acting:
+class ActingClients:
     """Runs clients for each action while the block runs.
 
     Args:
         site: The site.
 
     Raises:
-        NotWell: The site isn't ready.
+        SiteNotReady: The site isn't ready.
     """
 
     def __init__(self, site: Site) -> None:
@@ -342,8 +342,8 @@ class Acting:
 
 def _row(act: Act, site: Site, times: int, where: str) -> Row:
     account = act.account(site)
-    told = [f"{account.done} done", *account.remarks]
-    row = Row(f"{act.name}{where}", times, lost=account.lost, doubled=account.doubled, remarks=told)
+    remarks = [f"{account.done} done", *account.remarks]
+    row = Row(f"{act.name}{where}", times, lost=account.lost, doubled=account.doubled, remarks=remarks)
     if refused := ", ".join(f"{what} ({number} times)" for what, number in act.refused.items()):
         row.never(f"refused: {refused}")
     elif not account.done:

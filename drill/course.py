@@ -6,13 +6,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
-from drill.database import beside
+from drill.database import temporary_database
 from drill.ledger import Ledger
 from drill.load import Load
-from drill.provider import Provider, well
+from drill.provider import Provider, no_failure
 from drill.recovery import now, settle, work_lost_or_doubled
 from drill.report import Row
-from drill.site import NotWell, Site
+from drill.site import Site, SiteNotReady
 from drill.watch import Watch
 
 Say = Callable[[str], object]
@@ -68,7 +68,7 @@ class Course:
         """The site. All faults use the same one, until a fault leaves it broken."""
         if self._site is None:
             self.say("Starting an installation to hurt …")
-            database = self._stack.enter_context(beside(self.database_url))
+            database = self._stack.enter_context(temporary_database(self.database_url))
             self._site = self._stack.enter_context(Site(self.provider, database))
         return self._site
 
@@ -98,16 +98,16 @@ class Course:
         """
         self.say(f"{name} …")
         fault = Fault(Row(name))
-        with Watch(self.site) as watch, self.attended([fault], clients=clients):
+        with Watch(self.site) as watch, self.with_clients([fault], clients=clients):
             try:
                 yield fault
             finally:
-                with suppress(NotWell):
+                with suppress(SiteNotReady):
                     fault.row.told = watch.told()
         self.say(f"  {fault.row.outcome()}")
 
     @contextmanager
-    def attended(self, faults: "list[Fault]", *, clients: int = 3) -> "Iterator[Attended]":
+    def with_clients(self, faults: "list[Fault]", *, clients: int = 3) -> "Iterator[FaultTracker]":
         """Run clients while faults are injected, and compare the results of each fault.
 
         If the site doesn't recover, the block ends. The current fault reports this, and the next one gets another site.
@@ -116,18 +116,18 @@ class Course:
             faults: Each has its own ledger. Results that can't be assigned go to the last one.
             clients: The number of clients that append, and of those that chat.
         """
-        attended, site, began = Attended(faults[0]), self.site, now()
+        tracker, site, began = FaultTracker(faults[0]), self.site, now()
         try:
-            with Load(site, lambda: attended.current.ledger, faults[0].row.fault.replace(" ", "-"), clients):
-                yield attended
+            with Load(site, lambda: tracker.current.ledger, faults[0].row.fault.replace(" ", "-"), clients):
+                yield tracker
             for fault in faults:
                 settle(site, fault.ledger, fault.row)
             work_lost_or_doubled(site, faults[-1].row, began)
-        except NotWell as error:
-            attended.current.row.never(str(error))
+        except SiteNotReady as error:
+            tracker.current.row.never(str(error))
             self._discard()
         finally:
-            self.provider.failure = well
+            self.provider.failure = no_failure
 
     def _discard(self) -> None:
         self._site = None
@@ -135,8 +135,8 @@ class Course:
 
 
 @dataclass
-class Attended:
-    """Faults while clients work.
+class FaultTracker:
+    """The faults that a drill injects while clients work.
 
     Args:
         current: The fault whose ledger records new acknowledgments.

@@ -10,7 +10,7 @@ from psycopg import sql
 
 
 @contextmanager
-def beside(url: str) -> Iterator[str]:
+def temporary_database(url: str) -> Iterator[str]:
     """Create an empty database on another database's server, and drop it afterward.
 
     Args:
@@ -20,7 +20,7 @@ def beside(url: str) -> Iterator[str]:
         The URL of the new database. Blank if it may not be created, for the embedded one.
     """
     name = f"memory_drill_{secrets.token_hex(4)}"
-    if not url or not _made(url, name):
+    if not url or not _create_database(url, name):
         yield ""
         return
     try:
@@ -30,7 +30,7 @@ def beside(url: str) -> Iterator[str]:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def _made(url: str, name: str) -> bool:
+def _create_database(url: str, name: str) -> bool:
     """Create a database with the extension. Return False if this is not allowed."""
     database = sql.Identifier(name)
     try:

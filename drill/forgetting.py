@@ -18,13 +18,13 @@ from urllib.parse import urlencode
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from drill.poison.course import Watch
-from drill.poison.site import Attacked
+from drill.poison.site import AttackedSite
 from drill.provider import Provider
-from drill.site import NotWell, Site
-from drill.stoppable import stoppable
+from drill.site import Site, SiteNotReady
+from drill.stoppable import interrupt_on_sigterm
 
-WHO = ("landlord", "plumber", "florist", "dentist", "tailor", "baker", "gardener", "butcher", "cobbler", "painter")
-AT_ONCE = 4  # people to process in parallel
+OWNERS = ("landlord", "plumber", "florist", "dentist", "tailor", "baker", "gardener", "butcher", "cobbler", "painter")
+WORKERS = 4  # people to process in parallel
 VARIABLES = {"ENGINE__PROVIDER": "extractive", "EMBEDDING__PROVIDER": "none", "API_RATE": "1000000"}
 SENTENCES = (
     "Marla lives in a village near {}.",
@@ -37,7 +37,7 @@ Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedTurn:
     """A turn with a number.
 
     Args:
@@ -70,7 +70,7 @@ class Course:
     """An installation, used over REST."""
 
     def __init__(self, site: Site) -> None:
-        self._site, self._whole = site, Attacked(site, Watch([]))
+        self._site, self._whole = site, AttackedSite(site, Watch([]))
 
     def rest(self) -> None:
         """Settle all sessions, and wait for all jobs."""
@@ -81,65 +81,65 @@ class Course:
         """Make a request about a person, and return the response.
 
         Raises:
-            NotWell: It was rejected.
+            SiteNotReady: It was rejected.
         """
         path = f"/api/v1/{path}" + (f"?{urlencode(body)}" if method == "GET" else "")
         status, answer = self._site.request(method, path, None if method == "GET" else body)
         if status >= 300:
-            raise NotWell(f"{method} {path} returned {status}: {answer[:300]!r}")
+            raise SiteNotReady(f"{method} {path} returned {status}: {answer[:300]!r}")
         return json.loads(answer)
 
     def say(self, person: str, session: str, *texts: str, **more: Any) -> None:
         """Append turns, alternating between the person and the assistant."""
         roles = ("user", "assistant")
-        messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+        messages = [{"role": roles[index % 2], "content": text} for index, text in enumerate(texts)]
         self.ask("POST", f"sessions/{session}/messages", user_id=person, messages=messages, **more)
 
-    def served(self, person: str, session: str, question: str) -> Any:
+    def context_for(self, person: str, session: str, question: str) -> Any:
         """Return the context for a question in a session."""
         return self.ask("GET", "memory/context", user_id=person, session_id=session, query=question)
 
     # --- retractions ---
 
-    def plant(self, planted: Sequence[Planted]) -> None:
-        for one in planted:
-            echo = one.answer if one.repeated == "same session" else "I see."
-            self.say(one.person, one.session, one.text, echo, "Thank you.", "You are welcome.")
+    def plant(self, planted: Sequence[PlantedTurn]) -> None:
+        for turn in planted:
+            echo = turn.answer if turn.repeated == "same session" else "I see."
+            self.say(turn.person, turn.session, turn.text, echo, "Thank you.", "You are welcome.")
 
-    def repeat(self, planted: Sequence[Planted]) -> None:
-        for one in planted:
-            if one.repeated == "another session":
-                session = f"asked-{one.session}"
-                self.say(one.person, session, "Good morning.", "Good morning.")
-                context_id = self.served(one.person, session, one.question)["context_id"]
-                self.say(one.person, session, one.question, one.answer, context_id=context_id)
+    def repeat(self, planted: Sequence[PlantedTurn]) -> None:
+        for turn in planted:
+            if turn.repeated == "another session":
+                session = f"asked-{turn.session}"
+                self.say(turn.person, session, "Good morning.", "Good morning.")
+                context_id = self.context_for(turn.person, session, turn.question)["context_id"]
+                self.say(turn.person, session, turn.question, turn.answer, context_id=context_id)
 
-    def retract(self, planted: Sequence[Planted]) -> None:
-        for one in planted:
-            named = {"session_id": one.session, "sequences": [0], "reason": "The turn was planted."}
-            self.ask("POST", "retractions", user_id=one.person, **named)
+    def retract(self, planted: Sequence[PlantedTurn]) -> None:
+        for turn in planted:
+            named = {"session_id": turn.session, "sequences": [0], "reason": "The turn was planted."}
+            self.ask("POST", "retractions", user_id=turn.person, **named)
 
-    def said_again(self, planted: Sequence[Planted]) -> list[str]:
+    def remaining_numbers(self, planted: Sequence[PlantedTurn]) -> list[str]:
         """Return the numbers that memory still contains, each with its location."""
-        return [f"{one.number}, {place}" for one in planted for place in self._places(one)]
+        return [f"{turn.number}, {place}" for turn in planted for place in self._places(turn)]
 
-    def _places(self, one: Planted) -> Iterator[str]:
-        for session in (one.session, f"asked-{one.session}", "new"):
-            if one.number in json.dumps(self.served(one.person, session, one.question)):
+    def _places(self, turn: PlantedTurn) -> Iterator[str]:
+        for session in (turn.session, f"asked-{turn.session}", "new"):
+            if turn.number in json.dumps(self.context_for(turn.person, session, turn.question)):
                 yield f"context of {session}"
-        found = self.ask("POST", "memory/search", user_id=one.person, query=one.question, match_count=100)
-        if one.number in json.dumps(found):
+        found = self.ask("POST", "memory/search", user_id=turn.person, query=turn.question, match_count=100)
+        if turn.number in json.dumps(found):
             yield "search"
-        if one.number in json.dumps(self.ask("GET", "facts", user_id=one.person, limit=200)):
+        if turn.number in json.dumps(self.ask("GET", "facts", user_id=turn.person, limit=200)):
             yield "facts"
 
     # --- corrections ---
 
-    def tell(self, facts: Sequence["Told"]) -> None:
-        for one in facts:
-            self.say(one.person, one.session, one.before, "I see.")
+    def tell(self, facts: Sequence["CorrectedFact"]) -> None:
+        for fact in facts:
+            self.say(fact.person, fact.session, fact.before, "I see.")
 
-    def left(self, one: "Told") -> list[str]:
+    def remaining_facts(self, one: "CorrectedFact") -> list[str]:
         """Correct a fact that exists in two streams. Return the facts that still contain the wrong word."""
         for kind in ("user", "session"):
             stream = self._stream(one, kind)
@@ -152,13 +152,13 @@ class Course:
     def _facts(self, person: str) -> Any:
         return self.ask("GET", "facts", user_id=person, limit=200)["facts"]
 
-    def _stream(self, one: "Told", kind: str) -> str:
-        found = self.ask("GET", "streams", user_id=one.person, stream_type=kind, limit=200)["streams"]
-        return str(next(stream["stream_id"] for stream in found if stream["session_id"] in (None, one.session)))
+    def _stream(self, fact: "CorrectedFact", kind: str) -> str:
+        found = self.ask("GET", "streams", user_id=fact.person, stream_type=kind, limit=200)["streams"]
+        return str(next(stream["stream_id"] for stream in found if stream["session_id"] in (None, fact.session)))
 
 
 @dataclass(frozen=True)
-class Told:
+class CorrectedFact:
     """A fact of one to four sentences.
 
     Args:
@@ -174,40 +174,40 @@ class Told:
     wrong: str
 
 
-def told(number: int, chance: random.Random) -> list[Told]:
+def corrected_facts(number: int, chance: random.Random) -> list[CorrectedFact]:
     """Return facts to correct, twenty per person."""
     facts = []
-    for place in range(number):
-        sentences = SENTENCES[: 1 + place % len(SENTENCES)]
+    for index in range(number):
+        sentences = SENTENCES[: 1 + index % len(SENTENCES)]
         old = [f"Old{chance.randrange(10**6):06}" for _ in sentences]
-        wrong = old[place % len(old)]
+        wrong = old[index % len(old)]
         new = [f"New{wrong[3:]}" if name == wrong else name for name in old]
         before, after = (" ".join(map(str.format, sentences, names)) for names in (old, new))
-        facts.append(Told(f"corrected-{place // 20}", f"told-{place % 20}", before, after, wrong))
+        facts.append(CorrectedFact(f"corrected-{index // 20}", f"told-{index % 20}", before, after, wrong))
     return facts
 
 
-def planted(number: int, chance: random.Random) -> list[Planted]:
+def planted(number: int, chance: random.Random) -> list[PlantedTurn]:
     """Return turns to plant, ten per person. Half of them are repeated."""
     ways = ("not", "same session", "not", "another session")
     return [
-        Planted(
-            f"person-{place // len(WHO)}",
-            f"planted-{place % len(WHO)}",
-            WHO[place % len(WHO)],
+        PlantedTurn(
+            f"person-{index // len(OWNERS)}",
+            f"planted-{index % len(OWNERS)}",
+            OWNERS[index % len(OWNERS)],
             f"DE{chance.randrange(10**19, 10**20)}",
-            ways[place % len(ways)],
+            ways[index % len(ways)],
         )
-        for place in range(number)
+        for index in range(number)
     ]
 
 
-def _each(work: Callable[[list[Any]], Any], told: Iterable["Planted | Told"]) -> list[Any]:
+def _for_each_person(work: Callable[[list[Any]], Any], items: Iterable["PlantedTurn | CorrectedFact"]) -> list[Any]:
     """Call a function with each person's turns or facts, for several people in parallel."""
     people: dict[str, list[Any]] = {}
-    for one in told:
-        people.setdefault(one.person, []).append(one)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    for item in items:
+        people.setdefault(item.person, []).append(item)
+    with ThreadPoolExecutor(WORKERS) as pool:
         return list(pool.map(work, people.values()))
 
 
@@ -222,13 +222,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         began, chance = time.monotonic(), random.Random(options["seed"])  # noqa: S311 (repeatable)
-        turns, facts = planted(options["retractions"], chance), told(options["corrections"], chance)
+        turns, facts = planted(options["retractions"], chance), corrected_facts(options["corrections"], chance)
         try:
-            with stoppable(), Provider(latency=0) as provider, Site(provider, variables=VARIABLES) as site:
+            with interrupt_on_sigterm(), Provider(latency=0) as provider, Site(provider, variables=VARIABLES) as site:
                 course = Course(site)
                 again = self._retracted(course, turns)
                 left = self._corrected(course, facts)
-        except NotWell as error:
+        except SiteNotReady as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             raise CommandError("The drill was stopped.") from None
@@ -242,23 +242,23 @@ class Command(BaseCommand):
         if again or any(left):
             raise CommandError("\n".join([*again[:20], *[text for texts in left for text in texts][:20]]))
 
-    def _corrected(self, course: Course, facts: Sequence[Told]) -> list[list[str]]:
+    def _corrected(self, course: Course, facts: Sequence[CorrectedFact]) -> list[list[str]]:
         self._say("Correcting …")
-        _each(course.tell, facts)
+        _for_each_person(course.tell, facts)
         course.rest()
-        found = _each(lambda own: [course.left(one) for one in own], facts)
+        found = _for_each_person(lambda own: [course.remaining_facts(one) for one in own], facts)
         return [left for own in found for left in own]
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)
         self.stdout.flush()
 
-    def _retracted(self, course: Course, turns: Sequence[Planted]) -> list[str]:
+    def _retracted(self, course: Course, turns: Sequence[PlantedTurn]) -> list[str]:
         for what, work in (("Planting", course.plant), ("Repeating", course.repeat), ("Retracting", course.retract)):
             self._say(f"{what} …")
-            _each(work, turns)
+            _for_each_person(work, turns)
             course.rest()
-        return [again for found in _each(course.said_again, turns) for again in found]
+        return [again for found in _for_each_person(course.remaining_numbers, turns) for again in found]
 
 
 if __name__ == "__main__":

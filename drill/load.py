@@ -12,7 +12,7 @@ from drill.ledger import Ledger, Turn, new_mark
 from drill.site import Site
 
 PAUSE = 0.1  # seconds between two rounds of a client
-AGAIN = 0.3  # seconds before a retry
+RETRY_SECONDS = 0.3  # seconds before a retry
 DONE = "[DONE]"
 LAST_EVENTS = (DONE, "response.completed")
 CHAT_PATHS = {"/v1/chat/completions": "messages", "/v1/responses": "input"}  # and the field with the messages
@@ -56,7 +56,7 @@ class Load:
             if self._ending.wait(PAUSE):
                 return
             if not chat(self._site, self._ledger(), person, path):
-                self._ending.wait(AGAIN)
+                self._ending.wait(RETRY_SECONDS)
 
 
 def append(
@@ -89,7 +89,7 @@ def append(
     ledger.send(*turns)
     wait = ending or threading.Event()
     while site.status("POST", f"/api/v1/sessions/{session or person}/messages", body) not in (200, 201):
-        if wait.wait(AGAIN):
+        if wait.wait(RETRY_SECONDS):
             return False
     ledger.acknowledge(*turns)
     return True

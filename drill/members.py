@@ -44,12 +44,12 @@ _KINDS: dict[str, Callable[[Site], Sequence[psutil.Process]]] = {
     "database postmaster": lambda site: site.database()[:1],
     ROOT: lambda site: [site.root],
 }
-OF_THE_DATABASE = {"database backend", "database postmaster"}
+DATABASE_KINDS = {"database backend", "database postmaster"}
 
 
 def kinds(site: Site) -> list[str]:
     """Return the kinds of the site's own processes."""
-    return [kind for kind in _KINDS if site.is_embedded or kind not in OF_THE_DATABASE]
+    return [kind for kind in _KINDS if site.is_embedded or kind not in DATABASE_KINDS]
 
 
 def of_kind(site: Site, kind: str) -> list[psutil.Process]:

@@ -45,7 +45,7 @@ class Provider:
         reply: "Reply | None" = None,
         latency: float | None = None,
     ) -> None:
-        self.failure: Failure = well
+        self.failure: Failure = no_failure
         self.answers = ANSWERS if answers is None else answers
         self.reply = reply or _reply
         self.latency = LATENCY if latency is None else latency
@@ -72,7 +72,7 @@ class Provider:
         self._server.server_close()
 
 
-def well(_body: str) -> None:
+def no_failure(_body: str) -> None:
     """Reject nothing."""
 
 

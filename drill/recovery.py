@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from drill.ledger import Count, Ledger
 from drill.load import append
 from drill.report import Row
-from drill.site import NotWell, Site, wait_for
+from drill.site import Site, SiteNotReady, wait_for
 
-WELL_SECONDS = 120  # maximum time until a site serves and works again
+READY_SECONDS = 120  # maximum time until a site serves and works again
 CAUGHT_UP_SECONDS = 240  # maximum time for waiting jobs
 PART = timedelta(minutes=10)  # maximum duration of a fault
 REPLAY_SECONDS = 30  # maximum time to store rounds that were answered
@@ -32,7 +32,7 @@ WHERE kind = 'turn' AND role IN ('user', 'assistant') AND arrived_at < %s AND pe
 AND NOT EXISTS (SELECT FROM moments_app_turnembedding WHERE source_id = turn.id AND vector IS NOT NULL)
 """
 
-NO_ONE = "^$"  # a pattern that no person's id matches
+MATCHES_NOBODY = "^$"  # a pattern that no person's id matches
 
 
 def now() -> datetime:
@@ -40,15 +40,15 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def wait_until_well(site: Site, ledger: Ledger, person: str = "drill-check") -> None:
+def wait_until_ready(site: Site, ledger: Ledger, person: str = "drill-check") -> None:
     """Wait until the site is ready, accepts a round of turns, and has done the resulting jobs.
 
     Raises:
-        NotWell: It takes too long.
+        SiteNotReady: It takes too long.
     """
-    wait_for("/readyz", lambda: site.status("GET", "/readyz", seconds=5) == 200, WELL_SECONDS)
+    wait_for("/readyz", lambda: site.status("GET", "/readyz", seconds=5) == 200, READY_SECONDS)
     append(site, ledger, person)
-    wait_for("the work of a round", lambda: not site.number(OPEN_OF, person), WELL_SECONDS, pause=0.3)
+    wait_for("the work of a round", lambda: not site.number(OPEN_OF, person), READY_SECONDS, pause=0.3)
 
 
 def wait_until_caught_up(site: Site, before: datetime, people: str) -> None:
@@ -60,7 +60,7 @@ def wait_until_caught_up(site: Site, before: datetime, people: str) -> None:
         people: A pattern for the people whose texts must have vectors. Rounds without an answer need an answer first.
 
     Raises:
-        NotWell: It takes too long. The message says what is missing.
+        SiteNotReady: It takes too long. The message says what is missing.
     """
     deadline = time.monotonic() + CAUGHT_UP_SECONDS
     while True:
@@ -69,7 +69,7 @@ def wait_until_caught_up(site: Site, before: datetime, people: str) -> None:
             return
         if time.monotonic() > deadline:
             told = f"{jobs} jobs are open, {site.number(FAILED, before - PART)} failed, {texts} texts have no vector"
-            raise NotWell(f"After {CAUGHT_UP_SECONDS} s {told}.")
+            raise SiteNotReady(f"After {CAUGHT_UP_SECONDS} s {told}.")
         time.sleep(0.5)
 
 

@@ -18,8 +18,8 @@ HEADINGS = (
     "remarks",
 )
 SUMMARY = ("fault", "times", "acknowledged", "lost", "duplicated", "recovery, s", "worst, s", "remarks")
-COMMONEST = 4  # most frequent wait channels to report per kind of process
-ADDED = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")  # sums of two parts
+MAX_PLACES = 4  # most frequent wait channels to report per kind of process
+SUMMED_FIELDS = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Row:
 
     def __add__(self, other: "Row") -> "Row":
         """Combine the results of two parts of a drill."""
-        both = {name: getattr(self, name) + getattr(other, name) for name in ADDED}
+        both = {name: getattr(self, name) + getattr(other, name) for name in SUMMED_FIELDS}
         places = dict(Counter(self.places) + Counter(other.places))
         told, remarks = sorted({*self.told, *other.told}), list(dict.fromkeys(self.remarks + other.remarks))
         return Row(self.fault, **both, told=told, places=places, remarks=remarks)
@@ -98,7 +98,7 @@ class Row:
         ]
 
     def _where(self) -> list[str]:
-        places = Counter(self.places).most_common(COMMONEST)
+        places = Counter(self.places).most_common(MAX_PLACES)
         return ["in " + ", ".join(f"{place} {number}" for place, number in places)] if places else []
 
 

@@ -34,7 +34,7 @@ SERVING = "Ctrl-C"  # `run` prints this when the site is ready
 ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is being restarted")  # in log lines
 
 
-class NotWell(Exception):
+class SiteNotReady(Exception):
     """The site did not reach the expected state. The message says which one."""
 
 
@@ -87,7 +87,7 @@ class Site:
         """Start it, and wait until it is ready.
 
         Raises:
-            NotWell: It ended, or takes too long.
+            SiteNotReady: It ended, or takes too long.
         """
         command = [sys.executable, "manage.py", "run", "--no-demo", "--port", str(self.port)]
         began = self.log_size
@@ -104,7 +104,7 @@ class Site:
         run = self._run
         wait_for("the site to serve", lambda: SERVING in self.log_since(began) or run.poll() is not None, START_SECONDS)
         if run.poll() is not None:
-            raise NotWell(f"The site did not start: {_last_line(self.log_since(began))}")
+            raise SiteNotReady(f"The site did not start: {_last_line(self.log_since(began))}")
         self.key = self.key or self.manage("create_api_key", "drill", "--scope", "admin").strip().splitlines()[-1]
 
     def stop(self) -> None:
@@ -149,7 +149,7 @@ class Site:
         """Run a command on it, and return the output.
 
         Raises:
-            NotWell: It failed. The message has the last line of the output.
+            SiteNotReady: It failed. The message has the last line of the output.
         """
         done = subprocess.run(  # noqa: S603 (our own program)
             [sys.executable, "manage.py", *arguments],
@@ -161,7 +161,7 @@ class Site:
             check=False,
         )
         if done.returncode:
-            raise NotWell(f"manage.py {arguments[0]} failed: {_last_line(done.stderr or done.stdout)}")
+            raise SiteNotReady(f"manage.py {arguments[0]} failed: {_last_line(done.stderr or done.stdout)}")
         return done.stdout
 
     # --- requests and log ---
@@ -230,7 +230,7 @@ class Site:
         """Return the rows of a query. Retry while the database is down.
 
         Raises:
-            NotWell: The database stays down.
+            SiteNotReady: The database stays down.
         """
         found: list[tuple[Any, ...]] = []
 
@@ -258,11 +258,11 @@ def found_by_search(site: Site, person: str, query: str, text: str) -> None:
     """Search a person's memory for a message.
 
     Raises:
-        NotWell: It isn't found.
+        SiteNotReady: It isn't found.
     """
     status, answer = site.request("POST", "/api/v1/memory/search", {"user_id": person, "query": query})
     if status != 200 or text not in answer.decode():
-        raise NotWell(f"A search did not find the message (status {status}).")
+        raise SiteNotReady(f"A search did not find the message (status {status}).")
 
 
 def environment(provider: Provider, database_url: str, folder: Path) -> dict[str, str]:
@@ -297,12 +297,12 @@ def wait_for(what: str, done: Callable[[], bool], seconds: float, *, pause: floa
     """Wait until a condition is true, and return the seconds that it took.
 
     Raises:
-        NotWell: It is not true in time.
+        SiteNotReady: It is not true in time.
     """
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > seconds:
-            raise NotWell(f"Waited {seconds:.0f} s for {what}.")
+            raise SiteNotReady(f"Waited {seconds:.0f} s for {what}.")
         time.sleep(pause)
     return time.monotonic() - began
 

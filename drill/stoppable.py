@@ -7,7 +7,7 @@ from typing import Any
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def interrupt_on_sigterm() -> Iterator[None]:
     """Make SIGTERM raise KeyboardInterrupt in the block."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:

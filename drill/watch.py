@@ -10,8 +10,8 @@ from typing import Self
 
 from drill.site import ALARMS, Site
 
-EACH = 1.0  # seconds between two requests of the prober
-LOOK = 0.3  # seconds between two checks of /readyz
+PROBE_INTERVAL = 1.0  # seconds between two requests of the prober
+CHECK_INTERVAL = 0.3  # seconds between two checks of /readyz
 # Contents of the dashboard: events about the state of the site, and failed calls.
 SHOWN = """
 SELECT DISTINCT type FROM sessions_app_event WHERE id > %s
@@ -58,7 +58,7 @@ class Prober(_Background):
         person: The person. The session has the same name, and should exist.
     """
 
-    pause = EACH
+    pause = PROBE_INTERVAL
 
     def __init__(self, site: Site, person: str) -> None:
         super().__init__(site)
@@ -81,7 +81,7 @@ class Prober(_Background):
 class Watch(_Background):
     """Records where problems are reported while the block runs."""
 
-    pause = LOOK
+    pause = CHECK_INTERVAL
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

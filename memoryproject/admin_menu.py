@@ -95,7 +95,7 @@ _COST: dict[str, object] = {
     "link": reverse_lazy("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
-BESIDE_LISTS = [_FIND]  # pages with their own entry, although their URL starts with that of a list
+SEPARATE_PAGES = [_FIND]  # pages with their own entry, although their URL starts with that of a list
 
 
 def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
@@ -108,14 +108,14 @@ def add_page(section: str, title: str, icon: str, view: str, permission: Callabl
         "permission": permission,
         "active": lambda request: request.path.startswith(str(link)),
     }
-    BESIDE_LISTS.append(page)
+    SEPARATE_PAGES.append(page)
     items: Any = next(each["items"] for each in NAVIGATION if each["title"] == section)
     items.append(page)
 
 
 def pages_named(request: HttpRequest, words: str) -> list[SearchResult]:
     """Return the pages whose names contain the words. Unfold already searches the lists."""
-    pages = (_DASHBOARD, *BESIDE_LISTS, _COST)
+    pages = (_DASHBOARD, *SEPARATE_PAGES, _COST)
     named = [page for page in pages if words in str(page["title"]).lower() and _is_shown(page, request)]
     return [SearchResult(str(page["title"]), "page", str(page["link"]), str(page["icon"])) for page in named]
 
@@ -133,7 +133,7 @@ def name_models() -> None:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
+    return any(request.path.startswith(str(page["link"])) for page in SEPARATE_PAGES)
 
 
 def _section(title: str, *models: str, first: Sequence[dict[str, object]] = ()) -> dict[str, object]:

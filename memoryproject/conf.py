@@ -40,27 +40,27 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # The default folder of settings and data: the repository, or the working directory of an installed package.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 # In `.env`, a comment after a value becomes part of the value.
-SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
+URL_HAS_SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
 LANES = 5  # number of job kinds (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings of earlier releases, each with a replacement. They cause a warning, and are otherwise ignored.
-BY_HAND = "shared memory is released by hand, on the page Releases of the admin."
-BY_KEY = "daily limits apply to keys and applications."
-NO_BYTES = "stored bytes are not limited."
+RELEASED_BY_OPERATORS = "shared memory is released by hand, on the page Releases of the admin."
+LIMITED_BY_KEY = "daily limits apply to keys and applications."
+STORAGE_UNLIMITED = "stored bytes are not limited."
 ONE_MODEL = "use ENGINE__MODEL."
 FAST_MODEL = "use ENGINE__FAST_MODEL."
 REMOVED = {
-    "SHARING__PEOPLE": BY_HAND,
-    "SHARING__SIMILARITY": BY_HAND,
-    "SHARING__SHARED_WORDS": BY_HAND,
-    "SHARING__INTERVAL_MINUTES": BY_HAND,
-    "SHARING__MODEL": BY_HAND,
-    "DAILY_LIMITS__PERSON_REQUESTS": BY_KEY,
-    "DAILY_LIMITS__PERSON_MODEL_CALLS": BY_KEY,
-    "DAILY_LIMITS__PERSON_USD": BY_KEY,
-    "DAILY_LIMITS__PERSON_STORED_BYTES": NO_BYTES,
-    "DAILY_LIMITS__KEY_STORED_BYTES": NO_BYTES,
-    "DAILY_LIMITS__APPLICATION_STORED_BYTES": NO_BYTES,
+    "SHARING__PEOPLE": RELEASED_BY_OPERATORS,
+    "SHARING__SIMILARITY": RELEASED_BY_OPERATORS,
+    "SHARING__SHARED_WORDS": RELEASED_BY_OPERATORS,
+    "SHARING__INTERVAL_MINUTES": RELEASED_BY_OPERATORS,
+    "SHARING__MODEL": RELEASED_BY_OPERATORS,
+    "DAILY_LIMITS__PERSON_REQUESTS": LIMITED_BY_KEY,
+    "DAILY_LIMITS__PERSON_MODEL_CALLS": LIMITED_BY_KEY,
+    "DAILY_LIMITS__PERSON_USD": LIMITED_BY_KEY,
+    "DAILY_LIMITS__PERSON_STORED_BYTES": STORAGE_UNLIMITED,
+    "DAILY_LIMITS__KEY_STORED_BYTES": STORAGE_UNLIMITED,
+    "DAILY_LIMITS__APPLICATION_STORED_BYTES": STORAGE_UNLIMITED,
     "MOMENT_BUILDER__MODEL": ONE_MODEL,
     "MOMENT_BUILDER__LOAD_MAX_TURN_TOKENS": "the value is now always 1,000 tokens.",
     "MEMORY_FORMATION__MODEL": ONE_MODEL,
@@ -524,7 +524,7 @@ class ChatSettings(Group):
 
     @field_validator("upstream_api_key")
     @classmethod
-    def _fits_a_header(cls, value: SecretStr) -> SecretStr:
+    def _check_upstream_key(cls, value: SecretStr) -> SecretStr:
         key = value.get_secret_value().strip()  # keys that are read from files end with a line break
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the key has characters that are not allowed in an HTTP header; use printable ASCII only")
@@ -711,7 +711,7 @@ class NotifySettings(Group):
 
     @field_validator("command")
     @classmethod
-    def _is_one(cls, value: str) -> str:
+    def _check_command(cls, value: str) -> str:
         shlex.split(value)  # raises ValueError if a quotation mark is not closed
         return value
 
@@ -876,7 +876,7 @@ class Settings(Group):
 
     @field_validator("extras")
     @classmethod
-    def _are_there(cls, value: list[str]) -> list[str]:
+    def _check_extras(cls, value: list[str]) -> list[str]:
         if missing := sorted(set(value) - set(extras.available())):
             raise ValueError(f"unknown extra {', '.join(missing)}; available are {', '.join(extras.available())}")
         return value
@@ -919,13 +919,15 @@ def load(environment: Mapping[str, str]) -> Settings:
     """
     secrets_dir = environment.get("SECRETS_DIR", "")
     from_files = _read_files(Path(secrets_dir)) if secrets_dir else {}
-    if twice := sorted(from_files.keys() & environment.keys()):
-        raise ImproperlyConfigured(f"{', '.join(twice)}: set both as a variable and as a file in SECRETS_DIR.")
+    if duplicates := sorted(from_files.keys() & environment.keys()):
+        raise ImproperlyConfigured(f"{', '.join(duplicates)}: set both as a variable and as a file in SECRETS_DIR.")
     environment = {**environment, **from_files}
     model = with_extras(*_installed(environment))
     known = {name: path for name, path, _ in variables(model)}
     problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known, from_files).items()]
-    problems += [f"{name}: {SPACE}" for name in known if name.endswith("_URL") and " " in environment.get(name, "")]
+    problems += [
+        f"{name}: {URL_HAS_SPACE}" for name in known if name.endswith("_URL") and " " in environment.get(name, "")
+    ]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:

@@ -59,7 +59,7 @@ def background(*, stops_database: bool = False) -> list[Fork]:
 
 def _worker(number: int, workers: int) -> Fork:
     work = partial(_as_worker, partial(worker.serve, number, workers))
-    return Fork(f"Worker {number}", work, may_rest=worker.may_rest(number, workers))
+    return Fork(f"Worker {number}", work, exits_when_idle=worker.exits_when_idle(number, workers))
 
 
 def web_server(host: str, port: int) -> Fork:

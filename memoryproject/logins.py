@@ -206,7 +206,7 @@ def memory_apps() -> set[str]:
 
     Viewers can see all tables of these apps, and editors can change them.
     """
-    return {table.model._meta.app_label for table in declared() if table.made_by}
+    return {table.model._meta.app_label for table in declared() if table.processes}
 
 
 def groups() -> dict[str, Q]:

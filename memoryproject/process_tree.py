@@ -179,7 +179,7 @@ class Fork:
         name: The name in messages, such as "The web server".
         parent_death_signal: The signal that the child receives when its root dies.
         is_required: Whether the tree needs the child to be ready.
-        may_rest: Whether the child exits with status 0 when it has no work. `WAKE` restarts it.
+        exits_when_idle: Whether the child exits with status 0 when it has no work. `WAKE` restarts it.
     """
 
     def __init__(
@@ -189,9 +189,9 @@ class Fork:
         *,
         parent_death_signal: int = signal.SIGKILL,
         is_required: bool = True,
-        may_rest: bool = False,
+        exits_when_idle: bool = False,
     ) -> None:
-        self.name, self.is_required, self.may_rest = name, is_required, may_rest
+        self.name, self.is_required, self.exits_when_idle = name, is_required, exits_when_idle
         self._function, self._parent_death_signal = function, parent_death_signal
         self.was_started = False
         self.is_woken = False  # whether `WAKE` was received since it was started
@@ -226,8 +226,8 @@ class Fork:
             os.kill(self.pid, number)
 
     @property
-    def is_resting(self) -> bool:
-        return self.may_rest and self.was_started and self.poll() == 0
+    def exited_when_idle(self) -> bool:
+        return self.exits_when_idle and self.was_started and self.poll() == 0
 
     def record_death(self) -> None:
         """Count a death, and schedule the restart: immediately the first time, with increasing pauses after that."""
@@ -322,7 +322,7 @@ class Tree:
     def check_started(self) -> None:
         """Raise `CannotStart` if a required child has exited. Call this until the tree is ready."""
         for child in self.children:
-            if child.is_required and not child.is_alive and not child.is_resting:
+            if child.is_required and not child.is_alive and not child.exited_when_idle:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
 
     def run_until_interrupted(self) -> None:
@@ -353,7 +353,7 @@ class Tree:
         """Reap exited processes. Restart dead children that are due, and resting ones that were woken."""
         multiprocessing.active_children()  # reaps processes started by `run_detached`
         for child in self.children:
-            if child.is_resting:
+            if child.exited_when_idle:
                 if child.is_woken:
                     child.start()
                 continue

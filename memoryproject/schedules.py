@@ -100,12 +100,12 @@ def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
     return annotated
 
 
-def ages() -> dict[str, timedelta]:
+def schedule_ages() -> dict[str, timedelta]:
     """Return the time since the last run of each schedule that was queued and is not paused."""
     return {row.name: row.age for row in _running() if row.age is not None}
 
 
-def late() -> dict[str, timedelta]:
+def late_schedules() -> dict[str, timedelta]:
     """Return the ages of schedules that have missed `MISSED_INTERVALS`."""
     return {row.name: row.age for row in _running() if is_late(row)}
 

@@ -17,7 +17,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Ceil, Floor, Least
 from django.utils import timezone
 
-from moments_app.engines import EXTRACTIVE, Caller, engine_name, language_model
+from moments_app.engines import EXTRACTIVE, EngineFactory, engine_name, language_model
 from moments_app.engines.calls.texts import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -80,11 +80,11 @@ class TimedSummary:
 class RollSummary(Process[SummaryInput, TimedSummary]):
     name = PROCESS
     title = "Summarize new messages"
-    makes = "summaries of new messages"
+    output = "summaries of new messages"
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         return language_model(settings.ENGINE.model_for_speed)
 
     def claim(self, job: Job) -> SummaryInput | Skipped:
@@ -160,7 +160,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
             for session, messages, end in ended
             if end is not None and is_due(session, end, may_have_been_read=_may_have_been_read(session, messages))
         }
-        return _queue_each(due, requested_by="append")
+        return _queue_many(due, requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
         """Mark this run's version as failed. The next attempt starts another version, over the newest window."""
@@ -208,13 +208,13 @@ def queue_next(session: Session, end: int | None, *, requested_by: str) -> None:
         end: sequence of the turn that ended the last round, if any.
     """
     if end is not None and is_due(session, end):
-        _queue_each({session: end}, requested_by=requested_by)
+        _queue_many({session: end}, requested_by=requested_by)
 
 
-def _queue_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
+def _queue_many(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
     """Queue the next versions for sessions that have none in progress. Without sessions, run no query."""
-    sessions = Summary.objects.begin_each(ends) if ends else []
-    return Job.objects.request_each(RollSummary.name, sessions, requested_by=requested_by, due_now=True)
+    sessions = Summary.objects.begin_many(ends) if ends else []
+    return Job.objects.request_many(RollSummary.name, sessions, requested_by=requested_by, due_now=True)
 
 
 def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bool:

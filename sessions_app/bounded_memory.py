@@ -79,16 +79,16 @@ def max_value_count(text: str | bytes, start: int = 0) -> int:
     return sum(text.count(sign, start) for sign in "[{,")
 
 
-def end_of_values(text: str, most: int, start: int = 0) -> int | None:
-    """Return the position where JSON exceeds the maximum number of values (`most`), or None if it doesn't."""
-    if max_value_count(text, start) <= most:
+def end_of_values(text: str, max_count: int, start: int = 0) -> int | None:
+    """Return the position where JSON exceeds `max_count` values, or None if it doesn't."""
+    if max_value_count(text, start) <= max_count:
         return None
     places = (found.start() for found in _STRING_OR_VALUE.finditer(text, start) if found[0][0] != '"')
-    return next(islice(places, most, None), None)
+    return next(islice(places, max_count, None), None)
 
 
-def has_more_values(line: bytes, most: int) -> bool:
-    return max_value_count(line) > most and end_of_values(line.decode("latin-1"), most) is not None
+def has_more_values(line: bytes, max_count: int) -> bool:
+    return max_value_count(line) > max_count and end_of_values(line.decode("latin-1"), max_count) is not None
 
 
 class DiskDict:

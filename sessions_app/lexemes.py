@@ -168,26 +168,26 @@ def certain_language(text: str) -> str:
     return language if probability >= CERTAIN else ""
 
 
-def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
+def words_of_query(text: str, max_words: int | None = None) -> list[QueryWord]:
     """Return the distinct words of a query.
 
-    If there are more than `most` words, return those at the start and the end, where the question usually is.
+    If there are more than `max_words` words, return those at the start and the end, where the question usually is.
     """
-    return list(_words_of_query(text, most))
+    return list(_words_of_query(text, max_words))
 
 
 @lru_cache(maxsize=64)  # building a context calls this twice for the same query
-def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
+def _words_of_query(text: str, max_words: int | None) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
     runs = list(dict.fromkeys(_runs(text)))
-    if most and len(runs) > most:
+    if max_words and len(runs) > max_words:
         runs = list(dict.fromkeys(chain.from_iterable(zip(runs, reversed(runs), strict=True))))
     in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW_WORDS
     tried = tuple(dict.fromkeys((*languages, DEFAULT, *(_LATIN if in_doubt else ()))))
     words: dict[str, QueryWord] = {}
     for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
-        if len(words) == most and word.stems[0] not in words:
+        if len(words) == max_words and word.stems[0] not in words:
             break
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
@@ -215,12 +215,12 @@ def occurrences(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, in
             yield start, end
 
 
-def any_word_query(text: str, most: int) -> tuple[str, float]:
+def any_word_query(text: str, max_words: int) -> tuple[str, float]:
     """Return a `tsquery` that matches texts with any word of a text, and the average number of stems per word.
 
-    Uses at most `most` words.
+    Uses at most `max_words` words.
     """
-    words = words_of_query(text, most)
+    words = words_of_query(text, max_words)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)
 

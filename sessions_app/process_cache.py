@@ -16,7 +16,7 @@ Arguments = TypeVarTuple("Arguments")
 MAX_VERIFIED = 50_000  # maximum number of keys and logins
 
 
-def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
+def cached_by_hash(max_size: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
     """Cache a function's results by the hash of its arguments, so that the cache stores no texts.
 
     When the cache is full, it is emptied. Tracking the use of each result would take longer than some of the functions.
@@ -32,7 +32,7 @@ def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[
                 return known[key]
             except KeyError:
                 result = function(*arguments)
-            if len(known) >= most:
+            if len(known) >= max_size:
                 known.clear()
             known[key] = result
             return result
@@ -45,13 +45,15 @@ def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[
 class ProcessCache(Generic[K, V]):
     """A cache that evicts the least recently used entries, and entries older than `seconds`.
 
-    `most` is the maximum number of entries or, with `size_of`, the maximum sum of their sizes.
+    `max_size` limits the number of entries or, with `size_of`, the sum of their sizes.
     """
 
-    def __init__(self, most: int, *, seconds: float | None = None, size_of: Callable[[V], float] | None = None) -> None:
+    def __init__(
+        self, max_size: int, *, seconds: float | None = None, size_of: Callable[[V], float] | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._entries: Cache[K, V] = (
-            LRUCache(most, size_of) if seconds is None else TTLCache(most, seconds, getsizeof=size_of)
+            LRUCache(max_size, size_of) if seconds is None else TTLCache(max_size, seconds, getsizeof=size_of)
         )
 
     def get(self, key: K) -> V | None:

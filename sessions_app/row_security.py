@@ -70,12 +70,12 @@ SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(appl
 """
 # The same query, with the lock of `UserProfile.objects.hold`. If it had to wait for an erasure of the person, it finds
 # no profile and doesn't switch to the role.
-_HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
+_LOCKED_PERSON_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 
 
 @contextmanager
 def acting_for(
-    user_id: str | None, *, application: int, create: bool = False, holding: bool = False, snapshot: bool = False
+    user_id: str | None, *, application: int, create: bool = False, for_write: bool = False, snapshot: bool = False
 ) -> Iterator[UserProfile | None]:
     """Run the block in one transaction that can only read and change this user's rows.
 
@@ -84,7 +84,7 @@ def acting_for(
         application: The primary key of the user's application. The block can also read this application's shared rows.
         create: Whether to create a missing profile. If False and there is no profile, the block receives None and can't
             access any user's rows.
-        holding: Whether to protect the user from erasure until the block ends. Required for writes.
+        for_write: Whether to protect the user from erasure until the block ends. Required for writes.
         snapshot: Whether all statements use the same snapshot. Use this only for long reads.
     """
     named = {"application": application, "user_id": user_id, "role": ROLE}
@@ -92,18 +92,18 @@ def acting_for(
     with transaction.atomic(durable=True):
         if snapshot:
             connection.cursor().execute(SNAPSHOT)
-        user = _enter(named, holding) if user_id is not None else None
+        user = _enter(named, for_write) if user_id is not None else None
         while user is None and user_id is not None and create:
             insert_if_missing(UserProfile(application_id=application, user_id=user_id))
-            user = _enter(named, holding)
+            user = _enter(named, for_write)
         if user is None:
             with connection.cursor() as cursor:
                 cursor.execute(_ENTER_WITHOUT_PERSON, named)
         yield user
 
 
-def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
-    sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_HELD_SQL if holding else _PERSON_SQL)
+def _enter(named: dict[str, Any], for_write: bool) -> UserProfile | None:
+    sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_LOCKED_PERSON_SQL if for_write else _PERSON_SQL)
     found = read_first(UserProfile, sql, named)
     return found[0] if found else None
 

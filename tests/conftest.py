@@ -212,10 +212,10 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(authentication, "CACHED_KEYS", ProcessCache(authentication.MAX_KEYS, seconds=3_600))
     cache.clear()
     daily_limit.meter.forget()
-    platform_text.written.forget()
+    platform_text.written_lines.forget()
     yield
     daily_limit.meter.forget()
-    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.waiting, daily_limit.usage_writer):
+    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.line_buffer, daily_limit.usage_writer):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 

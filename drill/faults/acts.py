@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from drill.acts import Acting
+from drill.acts import ActingClients
 from drill.course import Course, Fault
-from drill.database import beside
+from drill.database import temporary_database
 from drill.faults.kills import kill_one
 from drill.members import ROOT, kinds
 from drill.report import Row
 from drill.site import Site
 from drill.waits import Picker
 
-HURT = (
+KILLED_KINDS = (
     "web worker",
     "web server",
     "queue worker with a job",
@@ -23,15 +23,15 @@ HURT = (
 
 def done_once(course: Course) -> Iterator[Row]:
     """Kill web, worker and database processes, one kind after the other, and count the actions' effects."""
-    hurt = [kind for kind in HURT if kind in kinds(course.site)]
+    hurt = [kind for kind in KILLED_KINDS if kind in kinds(course.site)]
     fault = Fault(Row("kill -9 during corrections, retractions, probes and contexts"))
     picker, rows = Picker(course.chance), []
     course.say(f"{fault.row.fault}: {course.kills} of each of {len(hurt)} kinds …")
-    with course.attended([fault], clients=1) as attended:
-        with Acting(course.site) as acting:
+    with course.with_clients([fault], clients=1) as tracker:
+        with ActingClients(course.site) as acting:
             for number in range(course.kills):
                 for kind in course.chance.sample(hurt, len(hurt)):
-                    killed = kill_one(course, attended, kind, picker, by_place=number % 2 == 0)
+                    killed = kill_one(course, tracker, kind, picker, by_place=number % 2 == 0)
                     fault.row.seconds.append(killed.seconds)
         rows = [*acting.rows(course.site, fault.row.times), *_restored(course, acting, fault.row.times)]
     for row in rows:
@@ -39,7 +39,7 @@ def done_once(course: Course) -> Iterator[Row]:
     yield from (fault.row, *rows)
 
 
-def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
+def _restored(course: Course, acting: ActingClients, times: int) -> list[Row]:
     """Restore a backup elsewhere, and count the effects there."""
     path = course.site.folder / "acts.backup"
     course.site.manage("backup", str(path))
@@ -49,5 +49,5 @@ def _restored(course: Course, acting: Acting, times: int) -> list[Row]:
         other.manage("verify", str(path))
         other.key = course.site.key
 
-    with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
+    with temporary_database(course.database_url) as database, Site(course.provider, database, before=restore) as other:
         return acting.rows(other, times, ", in a restored backup")

@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator
 
 from drill.course import Course
-from drill.database import beside
+from drill.database import temporary_database
 from drill.ledger import Ledger, compare
 from drill.load import append
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row
 from drill.site import Site, found_by_search
 
@@ -29,11 +29,14 @@ def restored(course: Course) -> Iterator[Row]:
             other.manage("verify", str(path))
             other.key = course.site.key
 
-        with beside(course.database_url) as database, Site(course.provider, database, before=restore) as other:
+        with (
+            temporary_database(course.database_url) as database,
+            Site(course.provider, database, before=restore) as other,
+        ):
             found_by_search(other, PERSON, "Where is the spare key?", "blue flowerpot")
             count = compare(there, there, other.turns())
             fault.row.remark(f"{count.lost} of {count.acknowledged} turns missing")
-            wait_until_well(other, Ledger())
+            wait_until_ready(other, Ledger())
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)
     fault.row.lost += count.lost

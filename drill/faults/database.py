@@ -9,7 +9,7 @@ import psutil
 
 from drill.course import Course, Fault
 from drill.load import append
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row, not_tried
 from drill.site import Site, wait_for
 from drill.watch import Prober
@@ -17,7 +17,7 @@ from drill.watch import Prober
 HANG_SECONDS = 5.0
 TIMES = 2
 PERSON = "drill-prober"
-NOT_OURS = "the database is not embedded, and others may use its server"
+DATABASE_NOT_EMBEDDED = "the database is not embedded, and others may use its server"
 
 
 def hang(course: Course) -> Iterator[Row]:
@@ -32,7 +32,7 @@ def restart(course: Course) -> Iterator[Row]:
 
 def _hurt(course: Course, name: str, how: Callable[[Site], None]) -> Row:
     if not course.site.is_embedded:
-        return not_tried(name, NOT_OURS)
+        return not_tried(name, DATABASE_NOT_EMBEDDED)
     with course.fault(name) as fault:
         append(course.site, fault.ledger, PERSON)
         with Prober(course.site, PERSON) as prober:
@@ -46,7 +46,7 @@ def _hurt(course: Course, name: str, how: Callable[[Site], None]) -> Row:
 
 def _recover(site: Site, fault: Fault) -> None:
     began = time.monotonic()
-    wait_until_well(site, fault.ledger)
+    wait_until_ready(site, fault.ledger)
     fault.row.times += 1
     fault.row.seconds.append(time.monotonic() - began)
 

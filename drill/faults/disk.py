@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from drill.course import Course
-from drill.faults.database import NOT_OURS
-from drill.recovery import wait_until_well
+from drill.faults.database import DATABASE_NOT_EMBEDDED
+from drill.recovery import wait_until_ready
 from drill.report import Row, not_tried
 from drill.site import Site
 
@@ -20,7 +20,7 @@ FULL_SECONDS = 10.0
 BYTES = 400_000_000  # of the small file system
 BLOCK = bytes(1_000_000)
 FILE_BYTES = 1_000_000  # maximum file size; smaller than a file of the write-ahead log
-AGAIN = 0.05  # seconds until freed space is filled again, and new processes are limited
+REFILL_SECONDS = 0.05  # seconds until freed space is filled again, and new processes are limited
 REFUSED = ("No space left", "File too large")  # texts in the database's log about a failed write
 NAME = f"database disk full for {FULL_SECONDS:.0f} s"
 
@@ -28,7 +28,7 @@ NAME = f"database disk full for {FULL_SECONDS:.0f} s"
 def full(course: Course) -> Iterator[Row]:
     """Make every write of the database fail for a while."""
     if not course.site.is_embedded:
-        yield not_tried(NAME, NOT_OURS)
+        yield not_tried(NAME, DATABASE_NOT_EMBEDDED)
     elif _may_limit(course.site):
         yield _hurt(course, _limited)
     elif _may_mount(course.site.folder):
@@ -44,7 +44,7 @@ def _hurt(course: Course, fill: Callable[[Site], None]) -> Row:
         before = log.stat().st_size
         fill(course.site)
         began = time.monotonic()
-        wait_until_well(course.site, fault.ledger)
+        wait_until_ready(course.site, fault.ledger)
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)
         with log.open(errors="replace") as file:
@@ -99,7 +99,7 @@ def _filled(site: Site) -> None:
             with suppress(OSError):
                 while True:
                     file.write(BLOCK)
-            time.sleep(AGAIN)
+            time.sleep(REFILL_SECONDS)
     ballast.unlink()
 
 
@@ -119,7 +119,7 @@ def _limited(site: Site) -> None:
     while time.monotonic() < deadline:
         with suppress(psutil.Error):
             _limit(site, FILE_BYTES)
-        time.sleep(AGAIN)
+        time.sleep(REFILL_SECONDS)
     with suppress(psutil.Error):
         _limit(site, resource.RLIM_INFINITY)
 
@@ -127,5 +127,5 @@ def _limited(site: Site) -> None:
 def _limit(site: Site, size: int) -> None:
     for process in site.database():
         with suppress(psutil.NoSuchProcess):
-            _, most = process.rlimit(psutil.RLIMIT_FSIZE)
-            process.rlimit(psutil.RLIMIT_FSIZE, (size, most))
+            _, hard_limit = process.rlimit(psutil.RLIMIT_FSIZE)
+            process.rlimit(psutil.RLIMIT_FSIZE, (size, hard_limit))

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import psutil
 
-from drill.course import Attended, Course, Fault
+from drill.course import Course, Fault, FaultTracker
 from drill.members import ROOT, any_alive, kinds, of_kind
-from drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS, now, wait_until_well
+from drill.recovery import CAUGHT_UP_SECONDS, READY_SECONDS, now, wait_until_ready
 from drill.report import Row
 from drill.site import Site, kill, wait_for
 from drill.waits import Picker
@@ -25,7 +25,7 @@ LAST_END = "SELECT max(finished_at) FROM moments_app_job WHERE id = ANY(%s)"
 
 
 @dataclass(frozen=True)
-class Killed:
+class KillRecord:
     """A kill, and the jobs that were running.
 
     Args:
@@ -47,14 +47,14 @@ def each_kind(course: Course) -> Iterator[Row]:
     work = Fault(Row("jobs running during a kill"))
     pickers = {kind: Picker(course.chance) for kind in faults}
     course.say(f"{course.kills} kills of each of {len(faults)} kinds of processes …")
-    with course.attended([*faults.values(), work]) as attended:
+    with course.with_clients([*faults.values(), work]) as tracker:
         killed = []
         for number in range(course.kills):
             for kind in course.chance.sample(list(faults), len(faults)):
-                attended.current = faults[kind]
-                killed.append(kill_one(course, attended, kind, pickers[kind], by_place=number % 2 == 0))
+                tracker.current = faults[kind]
+                killed.append(kill_one(course, tracker, kind, pickers[kind], by_place=number % 2 == 0))
             course.say(f"  {len(killed)} kills, {sum(one.seconds for one in killed) / len(killed):.1f} s each")
-        attended.current = work
+        tracker.current = work
         work.row.times = len(killed)
         _wait_for_work(course.site, killed)
     for kind, fault in faults.items():
@@ -63,20 +63,20 @@ def each_kind(course: Course) -> Iterator[Row]:
     yield from (fault.row for fault in [*faults.values(), work])
 
 
-def kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, by_place: bool) -> Killed:
+def kill_one(course: Course, tracker: FaultTracker, kind: str, picker: Picker, *, by_place: bool) -> KillRecord:
     """Kill a process of a kind, and wait until the site is ready.
 
     Args:
         course: The drill.
-        attended: The current fault.
+        tracker: The current fault.
         kind: The kind of process.
         picker: Picks a process of the kind.
         by_place: Whether to choose the moment by the process's wait channel, instead of randomly.
 
     Raises:
-        NotWell: The site is not ready in time.
+        SiteNotReady: The site is not ready in time.
     """
-    site, fault = course.site, attended.current
+    site, fault = course.site, tracker.current
     with Watch(site) as watch:
         victim, jobs = _picked(site, kind, picker, by_place=by_place)
         below, at, began = site.members(), now(), time.monotonic()
@@ -84,11 +84,11 @@ def kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, b
         fault.row.times += 1
         if kind == ROOT:
             _start_again(site, below)
-        wait_for(f"another {kind}", lambda: _is_replaced(site, kind, victim), WELL_SECONDS)
-        wait_until_well(site, fault.ledger)
+        wait_for(f"another {kind}", lambda: _is_replaced(site, kind, victim), READY_SECONDS)
+        wait_until_ready(site, fault.ledger)
         seconds = time.monotonic() - began
         fault.row.told = sorted({*fault.row.told, *watch.told()})
-    return Killed(fault, at, seconds, jobs)
+    return KillRecord(fault, at, seconds, jobs)
 
 
 def _picked(site: Site, kind: str, picker: Picker, *, by_place: bool) -> tuple[psutil.Process, list[int]]:
@@ -119,7 +119,7 @@ def _is_replaced(site: Site, kind: str, victim: psutil.Process) -> bool:
     return not victim.is_running() and (comes_and_goes or bool(others))
 
 
-def _wait_for_work(site: Site, killed: list[Killed]) -> None:
+def _wait_for_work(site: Site, killed: list[KillRecord]) -> None:
     """Wait for the jobs that were running at the kills, and record for each kill when all was complete."""
     jobs = sorted({pk for one in killed for pk in one.jobs})
     wait_for("the jobs under way at the kills", lambda: not site.number(STILL_OPEN, jobs), CAUGHT_UP_SECONDS, pause=0.5)

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from drill.course import Course, Fault
 from drill.load import append
-from drill.provider import Failure, failing_by_chance, refusing, refusing_text, well
+from drill.provider import Failure, failing_by_chance, no_failure, refusing, refusing_text
 from drill.recovery import now, wait_until_caught_up
 from drill.report import Row
-from drill.site import NotWell, Site, wait_for
+from drill.site import Site, SiteNotReady, wait_for
 
 KEY_SECONDS = 20.0  # duration of the rejection
 ROUNDS = 20  # of two turns each, during the outage
@@ -17,9 +17,9 @@ OTHERS = 20  # people whose work must continue despite the rejected text
 OTHERS_SECONDS = 60
 REFUSED_TEXT = "the-text-that-no-model-takes"
 REFUSED, AWAY, OTHER = "drill-refused", "drill-away-", "drill-other-"  # ids of people, or their prefixes
-FAILING, BESIDE = "drill-failing", "drill-beside-"
+FAILING, UNAFFECTED = "drill-failing", "drill-beside-"
 CHANCE = 0.1  # of any other call to fail
-BESIDE_SECONDS = 600  # maximum time for the work of the others, including backoff after random failures
+UNAFFECTED_SECONDS = 600  # maximum time for the work of the others, including backoff after random failures
 
 TOLD_SECONDS = 60  # maximum time until the rejected text is reported
 
@@ -27,11 +27,11 @@ CAUSES = """
 from moments_app.reports.incidents import incidents
 for incident in incidents(): print(incident.cause, '-', incident.evidence)
 """
-OPEN_OF_OTHERS = """
+COUNT_OPEN_JOBS_OF_OTHERS = """
 SELECT count(*) FROM moments_app_job job JOIN sessions_app_userprofile person ON person.id = job.user_id
 WHERE status IN ('queued', 'processing') AND person.user_id ~ %s
 """
-OF_THE_REFUSED = """
+STATES_OF_REFUSED_JOBS = """
 SELECT process || ' ' || status FROM moments_app_job job JOIN sessions_app_userprofile person
 ON person.id = job.user_id WHERE person.user_id = %s AND job.error <> ''
 UNION SELECT 'text marked as refused' FROM moments_app_turnembedding vector JOIN sessions_app_userprofile person
@@ -56,7 +56,7 @@ def _away(course: Course, name: str, seconds: float, failure: Failure) -> Row:
         before = course.provider.calls
         _append_for(course.site, fault, seconds)
         calls = course.provider.calls - before
-        course.provider.failure = well
+        course.provider.failure = no_failure
         began, ended = time.monotonic(), now()
         fault.row.times = 1
         fault.row.remark(f"model calls in that time: {calls}")
@@ -84,10 +84,15 @@ def refused(course: Course) -> Iterator[Row]:
         for number in range(OTHERS):
             append(site, fault.ledger, f"{OTHER}{number}")
         fault.row.times = 1
-        wait_for("the work of the others", lambda: not site.number(OPEN_OF_OTHERS, OTHER), OTHERS_SECONDS, pause=0.3)
+        wait_for(
+            "the work of the others",
+            lambda: not site.number(COUNT_OPEN_JOBS_OF_OTHERS, OTHER),
+            OTHERS_SECONDS,
+            pause=0.3,
+        )
         fault.row.seconds.append(time.monotonic() - began)
         states: list[str] = []
-        with suppress(NotWell):
+        with suppress(SiteNotReady):
             wait_for("the text to be told of", lambda: bool(_told(site, states)), TOLD_SECONDS, pause=0.5)
         fault.row.remark(", ".join(states) or "the refusal is not reported")
     yield fault.row
@@ -103,14 +108,19 @@ def failing(course: Course) -> Iterator[Row]:
         append(site, fault.ledger, FAILING, text=REFUSED_TEXT)
         began = time.monotonic()
         for number in range(OTHERS):
-            append(site, fault.ledger, f"{BESIDE}{number}")
+            append(site, fault.ledger, f"{UNAFFECTED}{number}")
         fault.row.times = 1
-        wait_for("the others' work", lambda: not site.number(OPEN_OF_OTHERS, BESIDE), BESIDE_SECONDS, pause=0.3)
+        wait_for(
+            "the others' work",
+            lambda: not site.number(COUNT_OPEN_JOBS_OF_OTHERS, UNAFFECTED),
+            UNAFFECTED_SECONDS,
+            pause=0.3,
+        )
         fault.row.seconds.append(time.monotonic() - began)
-        with suppress(NotWell):
+        with suppress(SiteNotReady):
             wait_for("the person to be named", lambda: FAILING in _causes(site), 2 * TOLD_SECONDS, pause=2)
         fault.row.remark(f"the first page says: {_causes(site) or 'nothing'}")
-    course.provider.failure = well
+    course.provider.failure = no_failure
     yield fault.row
 
 
@@ -120,5 +130,5 @@ def _causes(site: Site) -> str:
 
 
 def _told(site: Site, states: list[str]) -> list[str]:
-    states[:] = sorted(state for (state,) in site.rows(OF_THE_REFUSED, REFUSED, REFUSED))
+    states[:] = sorted(state for (state,) in site.rows(STATES_OF_REFUSED_JOBS, REFUSED, REFUSED))
     return states

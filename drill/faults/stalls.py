@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 from drill.course import Course
 from drill.load import append
-from drill.recovery import wait_until_well
+from drill.recovery import wait_until_ready
 from drill.report import Row
 from drill.site import Site
 from drill.watch import Prober
@@ -17,7 +17,7 @@ STALL_SECONDS = 15
 SOCKETS = 30
 WAITING = 12  # clients that append to the locked session
 PERSON, LOCKED = "drill-prober", "drill-locked"
-WANTED = 1.0  # maximum seconds that other clients may wait
+MAX_PROBE_SECONDS = 1.0  # maximum seconds that other clients may wait
 
 Stall = Callable[[Site], "ExitStack"]
 
@@ -35,13 +35,13 @@ def each(course: Course) -> Iterator[Row]:
             with Prober(course.site, PERSON) as prober, stall(course.site):
                 time.sleep(STALL_SECONDS)
             began = time.monotonic()
-            wait_until_well(course.site, fault.ledger)
+            wait_until_ready(course.site, fault.ledger)
             append(course.site, fault.ledger, LOCKED)
             fault.row.times, fault.row.probes = 1, prober.seconds
             fault.row.seconds.append(time.monotonic() - began)
             fault.row.remark(prober.refused())
-            if max(prober.seconds) > WANTED:
-                fault.row.remark(f"the prober waited for more than {WANTED:.0f} s")
+            if max(prober.seconds) > MAX_PROBE_SECONDS:
+                fault.row.remark(f"the prober waited for more than {MAX_PROBE_SECONDS:.0f} s")
         yield fault.row
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drill.course import Course
-from drill.database import beside
+from drill.database import temporary_database
 from drill.ledger import Ledger
-from drill.recovery import now, wait_until_caught_up, wait_until_well
+from drill.recovery import now, wait_until_caught_up, wait_until_ready
 from drill.report import Row, not_tried
-from drill.site import NotWell, Site, found_by_search
+from drill.site import Site, SiteNotReady, found_by_search
 from memoryproject.conf import BASE_DIR
 
 STATES = BASE_DIR / "tests" / "earlier"  # a database of each release, newest last
@@ -43,10 +43,10 @@ def from_the_last_release(course: Course) -> Iterator[Row]:
     row = Row(f"upgrade from the last release ({states[-1].name.removesuffix('.sql.gz')})", times=1)
     began = time.monotonic()
     try:
-        with beside(course.database_url) as database:
+        with temporary_database(course.database_url) as database:
             _upgrade(course, database, states[-1], row)
         row.seconds.append(time.monotonic() - began)
-    except NotWell as error:
+    except SiteNotReady as error:
         row.never(str(error))
     course.say(f"  {row.outcome()}")
     yield row
@@ -62,7 +62,7 @@ def _upgrade(course: Course, database: str, state: Path, row: Row) -> None:
     with Site(course.provider, database, before=fill) as site:
         found_by_search(site, PERSON, "When does the ferry leave?", "Thursdays at seven")
         ledger = Ledger()
-        wait_until_well(site, ledger, PERSON)
+        wait_until_ready(site, ledger, PERSON)
         wait_until_caught_up(site, now(), PERSON)
         after = ledger.count(site.turns())
         row.lost = max(row.acknowledged + after.acknowledged - site.number(TURNS), 0) + after.lost
@@ -70,5 +70,5 @@ def _upgrade(course: Course, database: str, state: Path, row: Row) -> None:
         query = f"user_id={PERSON}&session_id={SESSION}&query=Which+color+are+the+railings%3F"
         status, context = site.request("GET", f"/api/v1/memory/context?{query}")
         if status != 200 or "Saffron yellow" not in context.decode():
-            raise NotWell(f"The context lacks the messages from before the upgrade (status {status}).")
+            raise SiteNotReady(f"The context lacks the messages from before the upgrade (status {status}).")
         site.manage("verify")

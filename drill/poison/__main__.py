@@ -13,8 +13,8 @@ from drill.poison.attacks import ATTACKS
 from drill.poison.doors import DOORS
 from drill.poison.engines import ENGINES, drilled
 from drill.poison.report import Row, table
-from drill.site import NotWell
-from drill.stoppable import stoppable
+from drill.site import SiteNotReady
+from drill.stoppable import interrupt_on_sigterm
 
 
 class Command(BaseCommand):
@@ -38,10 +38,10 @@ class Command(BaseCommand):
         attacks = [attack for attack in ATTACKS if attack.name in (options["attack"] or [attack.name])]
         rows: list[Row] = []
         try:
-            with stoppable():
+            with interrupt_on_sigterm():
                 for engine in options["engine"] or ENGINES:
                     rows += drilled(engine, attacks, options["door"] or list(DOORS), self._say)
-        except NotWell as error:
+        except SiteNotReady as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             raise CommandError("The drill was stopped.") from None

@@ -14,8 +14,8 @@ from drill.poison.doors import (
     DOORS,
     MAX_CALLS,
     SHARD,
+    Conversation,
     Installation,
-    Said,
     answered,
     ask,
     shard_of,
@@ -39,14 +39,14 @@ ADVICE = {
     "extraction_prompt": "Rules for answers, links, insurance, clinics, health, invoices, banks, passwords, managers.",
 }
 LAG = 4  # live turns that a build leaves; with fewer, a session is not settled
-AT_ONCE = 4  # people to check in parallel
+WORKERS = 4  # people to check in parallel
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 Say = Callable[[str], object]
 
 
 @dataclass
-class Planted:
+class PlantedText:
     """An attack through an entry point.
 
     Args:
@@ -84,11 +84,13 @@ class Planted:
         return self.door in CONVERSATIONS
 
 
-def planned(attacks: Sequence[Attack], doors: Sequence[str], engine: str) -> list[Planted]:
+def planned(attacks: Sequence[Attack], doors: Sequence[str], engine: str) -> list[PlantedText]:
     """Return every attack through every entry point, each with its own person, except attacks on shared memory."""
     pairs = [(attack, door) for attack in attacks for door in doors]
     return [
-        Planted(attack, door, VICTIM if door == FOR_ALL else f"eve-{number}", number, Row(attack.name, door, engine))
+        PlantedText(
+            attack, door, VICTIM if door == FOR_ALL else f"eve-{number}", number, Row(attack.name, door, engine)
+        )
         for number, (attack, door) in enumerate(pairs)
     ]
 
@@ -101,7 +103,7 @@ def mark_of(number: int) -> str:
 class Watch:
     """Observes requests to models. None may contain texts of two people."""
 
-    def __init__(self, planted: Iterable[Planted]) -> None:
+    def __init__(self, planted: Iterable[PlantedText]) -> None:
         own = [one for one in planted if not one.row.is_for_all]
         self._owners = {one.mark: one.person for one in own} | {_own_word(name): name for name in OTHERS}
         self._lock = threading.Lock()
@@ -122,7 +124,7 @@ class Watch:
             return next((body for body in reversed(self._chats) if text in body), "")
 
 
-def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) -> list[Row]:
+def run(site: Installation, planted: Sequence[PlantedText], watch: Watch, say: Say) -> list[Row]:
     """Plant, check, retract and compare.
 
     Args:
@@ -135,7 +137,7 @@ def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) 
         A row per attack, and one for what all other people see.
 
     Raises:
-        NotWell: The installation rejects a valid request.
+        SiteNotReady: The installation rejects a valid request.
     """
     own, for_all = ([one for one in planted if one.row.is_for_all is wanted] for wanted in (False, True))
     people = sorted({one.person for one in own})
@@ -164,7 +166,7 @@ def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) 
 
 def _of_each(people: Sequence[str], look: Callable[[str], Views]) -> dict[str, Views]:
     """Check what each person receives, several people in parallel."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         return dict(zip(people, pool.map(look, people), strict=True))
 
 
@@ -224,7 +226,7 @@ def _streams(site: Installation, person: str) -> list[str]:
 # --- attacks ---
 
 
-def _plant(site: Installation, planted: Sequence[Planted]) -> None:
+def _plant(site: Installation, planted: Sequence[PlantedText]) -> None:
     _put(site, [(one, _named(one)) for one in planted])
     _remember(site, _sessions(planted))
     again = [one for one in planted if one.attack.is_said_again]
@@ -232,25 +234,25 @@ def _plant(site: Installation, planted: Sequence[Planted]) -> None:
     _remember(site, _sessions(again))
 
 
-def _sessions(planted: Sequence[Planted]) -> list[tuple[str, str]]:
+def _sessions(planted: Sequence[PlantedText]) -> list[tuple[str, str]]:
     return [(one.person, one.session) for one in planted]
 
 
-def _put(site: Installation, pairs: Sequence[tuple[Planted, Sequence[Turn]]]) -> None:
+def _put(site: Installation, pairs: Sequence[tuple[PlantedText, Sequence[Turn]]]) -> None:
     """Plant all attacks, one entry point at a time."""
     for name, door in DOORS.items():
         if by_it := [_said(one, turns) for one, turns in pairs if one.door == name]:
             door(site, by_it)
 
 
-def _said(one: Planted, turns: Sequence[Turn]) -> Said:
+def _said(one: PlantedText, turns: Sequence[Turn]) -> Conversation:
     """Return the turns to plant. Direct entries must contain a mark, because retractions find them by it."""
     if not one.has_session:
         turns = [turn for turn in turns if any(mark in turn["content"] for mark in one.marks)]
-    return Said(one.person, one.session, turns)
+    return Conversation(one.person, one.session, turns)
 
 
-def _named(one: Planted) -> list[Turn]:
+def _named(one: PlantedText) -> list[Turn]:
     turns = one.attack.turns(one.mark)
     named = [turn | {"external_id": f"{one.mark}-{number}"} for number, turn in enumerate(turns)]
     return named if one.door in ("rest", "import") else turns
@@ -262,7 +264,7 @@ def _served(site: Installation, person: str) -> list[str]:
     return [found["context, markdown"], f"As you said:\n{found['context, xml']}", found["context, markdown"]]
 
 
-def _look(site: Installation, planted: Sequence[Planted], people: Sequence[str], watch: Watch) -> None:
+def _look(site: Installation, planted: Sequence[PlantedText], people: Sequence[str], watch: Watch) -> None:
     """Check everything that each person receives."""
     got = _of_each(people, partial(_all_of, site)) | _of_each([*OTHERS], partial(everything, site))
     for person, views in got.items():
@@ -277,7 +279,7 @@ def _look(site: Installation, planted: Sequence[Planted], people: Sequence[str],
         one.row.others += ["a model was sent words of two people"] if one.mark in watch.mixed else []
 
 
-def _look_at_all(site: Installation, planted: Sequence[Planted]) -> None:
+def _look_at_all(site: Installation, planted: Sequence[PlantedText]) -> None:
     """Check shared memory, as received by a person who planted nothing."""
     views = _all_of(site, VICTIM)
     for one in planted:
@@ -285,11 +287,11 @@ def _look_at_all(site: Installation, planted: Sequence[Planted]) -> None:
         one.row.escapes += _escapes(one, views)
 
 
-def _places(one: Planted, views: Views) -> list[str]:
+def _places(one: PlantedText, views: Views) -> list[str]:
     return [name for name, text in views.items() if any(mark.casefold() in text.casefold() for mark in one.marks)]
 
 
-def _escapes(one: Planted, views: Views) -> list[str]:
+def _escapes(one: PlantedText, views: Views) -> list[str]:
     written = {name.removeprefix("context, "): text for name, text in views.items() if name.startswith("context, ")}
     return [f"{name} {wrong}" for name, text in written.items() for wrong in escapes(name, text, one.marks)]
 
@@ -297,7 +299,7 @@ def _escapes(one: Planted, views: Views) -> list[str]:
 # --- retraction and comparison ---
 
 
-def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
+def _take_back(site: Installation, planted: Sequence[PlantedText]) -> None:
     shard = f"/api/v1/streams/{shard_of(site)}/retractions"
     for one in planted:
         path, whose = (shard, {}) if one.row.is_for_all else ("/api/v1/retractions", {"user_id": one.person})
@@ -306,14 +308,14 @@ def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
     site.rest()
 
 
-def _writers(site: Installation, one: Planted) -> list[dict[str, str]]:
+def _writers(site: Installation, one: PlantedText) -> list[dict[str, str]]:
     """Return the writers of an attack's direct entries, to retract all of these."""
     written = written_in_shard(site, VICTIM) if one.row.is_for_all else written_by_person(site, one.person)
     found = (row["written_by"] for row in written if any(mark in text_of(row) for mark in one.marks))
     return [{"written_by": writer} for writer in sorted({*found} - {""})]
 
 
-def _compare(person: str, planted: Sequence[Planted], before: Views, after: Views) -> None:
+def _compare(person: str, planted: Sequence[PlantedText], before: Views, after: Views) -> None:
     changed = _differences(before, after, person)
     for one in planted:
         one.row.after += _places(one, after)

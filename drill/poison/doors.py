@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from drill.poison.attacks import VICTIM, Turn
 from drill.poison.report import FOR_ALL
-from drill.site import NotWell
+from drill.site import SiteNotReady
 
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 MAX_CALLS = 20  # of an entry point that accepts one turn per call
@@ -19,8 +19,8 @@ BATCH = 500  # messages per request
 ITEM_CHARS = 4_000  # of a direct entry
 TITLE_CHARS = 255  # of a task
 SHARD = "advice"
-PATIENCE = 120  # maximum seconds of a request
-PUT_OFF = 503
+REQUEST_TIMEOUT = 120  # maximum seconds of a request
+UNAVAILABLE = 503
 
 
 class Installation(Protocol):
@@ -45,7 +45,7 @@ class Installation(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
+class Conversation:
     """Turns to plant.
 
     Args:
@@ -65,17 +65,17 @@ class Said:
         return [text[:ITEM_CHARS] for text in told[:MAX_CALLS]]
 
 
-Door = Callable[[Installation, Sequence[Said]], None]
+Door = Callable[[Installation, Sequence[Conversation]], None]
 
 
 def answered(
     site: Installation, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
 ) -> tuple[int, bytes]:
     """Make a request. Retry it if the server is busy."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + REQUEST_TIMEOUT
     while True:
         answer = site.request(method, path, body, headers=headers)
-        if answer[0] != PUT_OFF or time.monotonic() > deadline:
+        if answer[0] != UNAVAILABLE or time.monotonic() > deadline:
             return answer
         time.sleep(1)
 
@@ -84,11 +84,11 @@ def ask(site: Installation, method: str, path: str, body: Any = None, **headers:
     """Make an API request, and return the response.
 
     Raises:
-        NotWell: It was rejected.
+        SiteNotReady: It was rejected.
     """
     status, answer = answered(site, method, path, body, headers=headers or None)
     if status >= 300:
-        raise NotWell(f"{method} {path} returned {status}: {answer.decode(errors='replace')[:300]}")
+        raise SiteNotReady(f"{method} {path} returned {status}: {answer.decode(errors='replace')[:300]}")
     return json.loads(answer) if answer else None
 
 
@@ -98,13 +98,13 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     named = MCP_HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
     status, answer = answered(site, "POST", "/mcp", body, headers=named)
     if status != 200:
-        raise NotWell(f"MCP's {method} returned {status}.")
+        raise SiteNotReady(f"MCP's {method} returned {status}.")
     text = answer.decode()
     events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
     return json.loads(events[-1] if events else text).get("result")
 
 
-def over_rest(site: Installation, said: Sequence[Said]) -> None:
+def over_rest(site: Installation, said: Sequence[Conversation]) -> None:
     """Append it to a session, as an application does."""
     for one in said:
         for start in range(0, len(one.turns), BATCH):
@@ -112,7 +112,7 @@ def over_rest(site: Installation, said: Sequence[Said]) -> None:
             ask(site, "POST", f"/api/v1/sessions/{one.session}/messages", body)
 
 
-def over_mcp(site: Installation, said: Sequence[Said]) -> None:
+def over_mcp(site: Installation, said: Sequence[Conversation]) -> None:
     """Store it as an assistant does, with the memory tools."""
     for one in said:
         for text in one.items:
@@ -120,7 +120,7 @@ def over_mcp(site: Installation, said: Sequence[Said]) -> None:
             call(site, "tools/call", asked, X_User_Id=one.person)
 
 
-def over_chat(site: Installation, said: Sequence[Said]) -> None:
+def over_chat(site: Installation, said: Sequence[Conversation]) -> None:
     """Send it to a model through the chat endpoint."""
     for one in said:
         for messages in list(_rounds(one.turns))[:MAX_CALLS]:
@@ -128,7 +128,7 @@ def over_chat(site: Installation, said: Sequence[Said]) -> None:
             ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": one.person, "X-Session-Id": one.session})
 
 
-def by_import(site: Installation, said: Sequence[Said]) -> None:
+def by_import(site: Installation, said: Sequence[Conversation]) -> None:
     """Import it from one file, as from another system."""
     lines = [{"user_id": one.person, "session_id": one.session, **turn} for one in said for turn in one.turns]
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ def by_import(site: Installation, said: Sequence[Said]) -> None:
         site.manage("import_sessions", str(file), "--format", "jsonl", "--verbosity", "0")
 
 
-def as_tasks(site: Installation, said: Sequence[Said]) -> None:
+def as_tasks(site: Installation, said: Sequence[Conversation]) -> None:
     """Store it as tasks of the person."""
     for one in said:
         for text in one.items:
@@ -145,7 +145,7 @@ def as_tasks(site: Installation, said: Sequence[Said]) -> None:
             ask(site, "POST", "/api/v1/entities", body)
 
 
-def into_a_shard(site: Installation, said: Sequence[Said]) -> None:
+def into_a_shard(site: Installation, said: Sequence[Conversation]) -> None:
     """Write it to shared memory with an administrator's key."""
     shard = shard_of(site)
     for one in said:

@@ -3,17 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 
-from drill.database import beside
+from drill.database import temporary_database
 from drill.poison.attacks import Attack
 from drill.poison.course import Say, Watch, planned, run
 from drill.poison.obedient import OBEDIENT, reply
 from drill.poison.report import Row
-from drill.poison.site import Attacked
+from drill.poison.site import AttackedSite
 from drill.provider import Provider
 from drill.site import Site
 
 # An engine's result for an attack may be rejected, attempt by attempt, so the backoff is short.
-AT_ONCE = {"JOBS__BACKOFF_SECONDS": "1"}
+RETRY_SOON = {"JOBS__BACKOFF_SECONDS": "1"}
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "extractive": {"ENGINE__PROVIDER": "extractive"},
     "obedient model": {"ENGINE__PROVIDER": "openai"},
@@ -30,15 +30,15 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
         say: Prints a progress message.
 
     Raises:
-        NotWell: The installation rejects a valid request.
+        SiteNotReady: The installation rejects a valid request.
     """
     say(f"Starting an installation with the engine: {engine} …")
     planted = planned(attacks, doors, engine)
     watch = Watch(planted)
     with (
         Provider(OBEDIENT, reply, latency=0) as provider,
-        beside(os.environ.get("DATABASE_URL", "")) as database,
-        Site(provider, database, variables={**ENGINES[engine], **AT_ONCE}) as site,
+        temporary_database(os.environ.get("DATABASE_URL", "")) as database,
+        Site(provider, database, variables={**ENGINES[engine], **RETRY_SOON}) as site,
     ):
         provider.failure = watch
-        return run(Attacked(site, watch), planted, watch, say)
+        return run(AttackedSite(site, watch), planted, watch, say)

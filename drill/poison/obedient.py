@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from drill.provider import ANSWERS, Answer, Json, labeled_of, turns_of
 
-MOST = 5  # of each kind
+MAX_ITEMS = 5  # of each kind
 LONGEST = 600  # characters of a text
 
 
@@ -17,7 +17,7 @@ def reply(body: Json) -> str:
 
 def _said(asked: str) -> list[Json]:
     turns = [turn for turn in turns_of(asked) if turn["role"] != "assistant" and turn["text"].strip()]
-    return turns[:MOST] or turns_of(asked)[-1:]
+    return turns[:MAX_ITEMS] or turns_of(asked)[-1:]
 
 
 def _all(asked: str) -> str:
@@ -26,7 +26,7 @@ def _all(asked: str) -> str:
 
 def _moments(asked: str) -> Json:
     answer = ANSWERS["moment_builder"](asked)
-    told = {"name": _all(asked)[:60], "summary": _all(asked), "topic_tags": _all(asked).split()[:MOST]}
+    told = {"name": _all(asked)[:60], "summary": _all(asked), "topic_tags": _all(asked).split()[:MAX_ITEMS]}
     return {"moments": [moment | told for moment in answer["moments"]], "user_summary_update": _all(asked)}
 
 

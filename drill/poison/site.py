@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drill.poison.course import Watch
-from drill.poison.doors import PATIENCE
+from drill.poison.doors import REQUEST_TIMEOUT
 from drill.recovery import OPEN, now
 from drill.site import Site, wait_for
 
@@ -12,7 +12,7 @@ REST_SECONDS = 1_800
 QUIET = "UPDATE sessions_app_session SET last_arrived_at = last_arrived_at - interval '1 day'"
 
 
-class Attacked:
+class AttackedSite:
     """A site with an observer of its model calls.
 
     Args:
@@ -28,7 +28,7 @@ class Attacked:
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Make one request with a service key."""
-        return self._site.request(method, path, body, headers=headers, seconds=PATIENCE)
+        return self._site.request(method, path, body, headers=headers, seconds=REQUEST_TIMEOUT)
 
     def rest(self) -> None:
         """Wait until all due jobs are done."""

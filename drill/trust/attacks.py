@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from drill.provider import Provider, well
-from drill.recovery import NO_ONE, now, wait_until_caught_up
+from drill.provider import Provider, no_failure
+from drill.recovery import MATCHES_NOBODY, now, wait_until_caught_up
 from drill.site import Site
 from drill.trust import contract, fuzz, held, isolation, neighbor
 from drill.trust.calls import Operation, Schema, operations
-from drill.trust.isolation import FOREIGN, OF_FIRST, OWN, Caller, Probed, Upstream
+from drill.trust.isolation import FOREIGN, OF_FIRST, OWN, ForeignCaller, ProbeReport, Upstream
 from drill.trust.page import Figure
-from drill.trust.people import IDS, Known, have_a_prompt, seed
+from drill.trust.people import IDS, SeededPerson, have_a_prompt, seed
 
 LOAD_KEYS = 8  # each key has its own rate limit
 MAKE_KEYS = """
@@ -106,16 +106,16 @@ def isolate(target: Target) -> Outcome:
     of_second, of_its_bo = _keys(site, [("", "admin"), ("bo", "write")], SECOND)
     to_ada, to_its_bo = _printed_keys(site, MAKE_TOKENS.format(wanted=[("ada", FIRST), ("bo", SECOND)]))
     here = [
-        *(Caller(key, {}, is_bound=True) for key in (target.of_ada, of_stranger, to_ada)),
-        *(Caller(key, {"user_id": "bo"}, is_bound=True) for key in (target.of_ada, to_ada)),
-        Caller(target.service, {"user_id": "ada"}, is_bound=False),
-        Caller(target.service, {"user_id": "ada", "as_of": AS_OF}, is_bound=False),
+        *(ForeignCaller(key, {}, is_bound=True) for key in (target.of_ada, of_stranger, to_ada)),
+        *(ForeignCaller(key, {"user_id": "bo"}, is_bound=True) for key in (target.of_ada, to_ada)),
+        ForeignCaller(target.service, {"user_id": "ada"}, is_bound=False),
+        ForeignCaller(target.service, {"user_id": "ada", "as_of": AS_OF}, is_bound=False),
     ]
     namesakes = [
-        Caller(of_second, {"user_id": "bo"}, is_bound=False, is_of_other=True),
-        *(Caller(key, {}, is_bound=True, is_of_other=True) for key in (of_its_bo, to_its_bo)),
+        ForeignCaller(of_second, {"user_id": "bo"}, is_bound=False, is_of_other=True),
+        *(ForeignCaller(key, {}, is_bound=True, is_of_other=True) for key in (of_its_bo, to_its_bo)),
     ]
-    elsewhere = [Caller(of_second, {"user_id": "ada"}, is_bound=True, is_of_other=True)]
+    elsewhere = [ForeignCaller(of_second, {"user_id": "ada"}, is_bound=True, is_of_other=True)]
     unnamed = {name: found for name, found in target.foreign.items() if name != "session_id"}
     unnamed |= {"user_id": ["stranger"], "name": [OF_FIRST]}
     asked = [
@@ -153,7 +153,7 @@ def describe(target: Target) -> Outcome:
     examples = int(os.environ.get("EXAMPLES", "10"))
     answered = []
     for kind, key in kinds.items():
-        answered.append(contract.hold(target.site, kind, key, target.ids, examples=examples, number=_seed()))
+        answered.append(contract.check_contract(target.site, kind, key, target.ids, examples=examples, number=_seed()))
         print(*answered[-1].figure, sep=": ")
     return Outcome([one.figure for one in answered], [remark for one in answered for remark in one.remarks])
 
@@ -195,14 +195,14 @@ ATTACKS: Mapping[str, Attack] = {
 def _prepared(site: Site, provider: Provider) -> Target:
     service, of_ada, of_ada_reads, reads = _keys(site, [("", "admin"), ("ada", "write"), ("ada", "read"), ("", "read")])
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
-        seed(Known(site, service, person), word)
+        seed(SeededPerson(site, service, person), word)
     [of_second] = _keys(site, [("", "admin")], SECOND)
     for person in ("ada", "bo"):  # people with the same names, without any of Bo's texts
-        seed(Known(site, of_second, person), OWN)
+        seed(SeededPerson(site, of_second, person), OWN)
     have_a_prompt(site, service)
-    wait_until_caught_up(site, now(), NO_ONE)  # retracted turns have no vectors
+    wait_until_caught_up(site, now(), MATCHES_NOBODY)  # retracted turns have no vectors
     known, schemas = operations(site)
-    ada, bo = Known(site, service, "ada"), Known(site, service, "bo")
+    ada, bo = SeededPerson(site, service, "ada"), SeededPerson(site, service, "bo")
     ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
     foreign = {name: [one for one in bo.ids(name) if one not in ids[name]][:MAX_IDS] for name in IDS}
     if empty := [name for name, found in foreign.items() if not found]:
@@ -210,19 +210,19 @@ def _prepared(site: Site, provider: Provider) -> Target:
     return Target(site, provider, service, reads, of_ada, of_ada_reads, known, schemas, ids, foreign)
 
 
-def _isolated(target: Target, asked: list[tuple[list[Caller], dict[str, list[str]]]]) -> Probed:
+def _isolated(target: Target, asked: list[tuple[list[ForeignCaller], dict[str, list[str]]]]) -> ProbeReport:
     """Request Bo's data as several callers, and then read tables without the code's filters."""
     site, upstream = target.site, Upstream()
     target.provider.failure = upstream
     [[bo]] = site.rows("SELECT id FROM sessions_app_userprofile WHERE user_id = 'bo' AND application_id = 1")
-    found = Probed()
+    found = ProbeReport()
     for callers, foreign in asked:
         found += isolation.probe(site, [*target.operations, METRICS], target.schemas, callers, foreign, bo)
     found += isolation.imported(site, SECOND, bo)
     found += isolation.without_filters(site, bo)
     found += isolation.operators_pages(site, "bo", FIRST, SECOND)
     found.leaks += upstream.leaks
-    target.provider.failure = well
+    target.provider.failure = no_failure
     return found
 
 

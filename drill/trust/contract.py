@@ -26,7 +26,7 @@ REPLACED = "positive_data_acceptance,missing_required_header"  # by checks in `a
 
 
 @dataclass(frozen=True)
-class Held:
+class ContractReport:
     """The result of the requests with one key.
 
     Args:
@@ -59,7 +59,9 @@ class Held:
         return failed + [f"{self.kind}: {error}" for error in self.errors]
 
 
-def hold(site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, examples: int, number: int) -> Held:
+def check_contract(
+    site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, examples: int, number: int
+) -> ContractReport:
     """Compare the site's responses with its schema.
 
     Args:
@@ -85,26 +87,30 @@ def hold(site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, e
         command += ["--wait-for-schema", "60", "--suppress-health-check", "all"]
         command += ["--report", "json", "--report-json-path", str(folder / "report.json")]
         hooks = {"SCHEMATHESIS_HOOKS": "drill.trust.accepted"}
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=BASE_DIR, env=os.environ | hooks, capture_output=True, text=True, check=False
         )
         report = folder / "report.json"
-        told = json.loads(report.read_text()) if report.exists() else {}
-        if not told.get("operations"):
-            return Held(
-                kind, 0, 0, {}, [f"schemathesis ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"]
+        report_data = json.loads(report.read_text()) if report.exists() else {}
+        if not report_data.get("operations"):
+            return ContractReport(
+                kind,
+                0,
+                0,
+                {},
+                [f"schemathesis ended with {process.returncode}: {(process.stdout + process.stderr)[-500:]}"],
             )
-        held = held_of(kind, told)
-        if held.remarks:
-            print(done.stdout)
-        return held
+        result = parse_report(kind, report_data)
+        if result.remarks:
+            print(process.stdout)
+        return result
 
 
-def held_of(kind: str, report: Mapping[str, Any]) -> Held:
+def parse_report(kind: str, report: Mapping[str, Any]) -> ContractReport:
     """Return the result in a report of schemathesis."""
     found = {failure["type"]: failure["operations"] for failure in report["failures"]}
     requests, operations = report["test_cases"]["generated"], report["operations"]["tested"]
-    return Held(kind, requests, operations, found, [json.dumps(error)[:300] for error in report["errors"]])
+    return ContractReport(kind, requests, operations, found, [json.dumps(error)[:300] for error in report["errors"]])
 
 
 def _config(ids: Mapping[str, Sequence[str]]) -> str:

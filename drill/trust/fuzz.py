@@ -25,7 +25,7 @@ wild: SearchStrategy[Any] = st.recursive(
 
 
 @dataclass
-class Fuzzed:
+class FuzzReport:
     """The result.
 
     Args:
@@ -57,7 +57,7 @@ def fuzz(
     *,
     requests: int,
     number: int,
-) -> Fuzzed:
+) -> FuzzReport:
     """Send requests to every operation.
 
     Args:
@@ -68,14 +68,16 @@ def fuzz(
         requests: The total number of requests.
         number: The seed of the random requests.
     """
-    found = Fuzzed()
+    found = FuzzReport()
     each = max(requests // (len(operations) + 1), 1)
     for strategy in [*(_calls(one, schemas, ids) for one in operations), texts.map(lambda uri: read_resource(uri))]:
         _send(site, strategy, keys, each, number, found)
     return found
 
 
-def _send(site: Site, calls: SearchStrategy[Call], keys: Sequence[str], count: int, number: int, found: Fuzzed) -> None:
+def _send(
+    site: Site, calls: SearchStrategy[Call], keys: Sequence[str], count: int, number: int, found: FuzzReport
+) -> None:
     @seed(number)
     @settings(
         max_examples=count,

@@ -33,7 +33,7 @@ Call = Callable[
 
 
 @dataclass
-class Held:
+class LoadResult:
     """The result of a load.
 
     Args:
@@ -80,7 +80,7 @@ def _append_some(site: Site, writer: int) -> None:
             time.sleep(0.2)
 
 
-def highest(site: Site, keys: Sequence[str], seconds: float) -> Held:
+def highest(site: Site, keys: Sequence[str], seconds: float) -> LoadResult:
     """Find the highest load that passes a short test, and reduce it until it passes the long test."""
     good = FIRST_RATE
 
@@ -98,9 +98,9 @@ def highest(site: Site, keys: Sequence[str], seconds: float) -> Held:
             return held
 
 
-def load(site: Site, call: Call, rate: float, seconds: float) -> Held:
+def load(site: Site, call: Call, rate: float, seconds: float) -> LoadResult:
     """Call at a steady rate, independent of the responses. Measure each call from the time when it was due."""
-    held, numbers, lock = Held(rate, seconds), itertools.count(), threading.Lock()
+    held, numbers, lock = LoadResult(rate, seconds), itertools.count(), threading.Lock()
     began = time.monotonic() + 0.5
 
     def work(client: int) -> None:

@@ -32,7 +32,7 @@ SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
 
 
 @dataclass
-class Probed:
+class ProbeReport:
     """The result.
 
     Args:
@@ -43,12 +43,12 @@ class Probed:
     probes: int = 0
     leaks: list[str] = field(default_factory=list)
 
-    def __add__(self, other: "Probed") -> "Probed":
-        return Probed(self.probes + other.probes, self.leaks + other.leaks)
+    def __add__(self, other: "ProbeReport") -> "ProbeReport":
+        return ProbeReport(self.probes + other.probes, self.leaks + other.leaks)
 
 
 @dataclass(frozen=True)
-class Caller:
+class ForeignCaller:
     """A caller who isn't Bo.
 
     Args:
@@ -85,10 +85,10 @@ def probe(
     site: Site,
     operations: Sequence[Operation],
     schemas: Mapping[str, Schema],
-    callers: Sequence[Caller],
+    callers: Sequence[ForeignCaller],
     foreign: Mapping[str, Sequence[str]],
     bo: int,
-) -> Probed:
+) -> ProbeReport:
     """Call all operations.
 
     Args:
@@ -98,7 +98,7 @@ def probe(
         foreign: Bo's ids, by the name of the parameter.
         bo: Bo's primary key.
     """
-    found = Probed()
+    found = ProbeReport()
     before = _state(site, bo)
     for caller in callers:
         for operation in operations:
@@ -132,18 +132,18 @@ SELECT set_config('memory.user_pk', %s, true), set_config('memory.application', 
 """
 
 
-def without_filters(site: Site, bo: int) -> Probed:
+def without_filters(site: Site, bo: int) -> ProbeReport:
     """Read whole tables as requests of everyone except Bo, as if the code had forgotten its filters.
 
     None of Bo's data is released, so no one may read it.
     """
-    found = Probed()
+    found = ProbeReport()
     [[bos]] = site.rows("SELECT application_id::text FROM sessions_app_userprofile WHERE id = %s", bo)
     people = site.rows("SELECT id::text, application_id::text FROM sessions_app_userprofile WHERE id <> %s", bo)
     nobody = [("", application) for application in {application for _, application in people}]
     tables = [name for (name,) in site.rows(READABLE)]
     for pk, application in [*people, *nobody]:
-        reader = Caller("", {}, is_bound=True, is_of_other=application != bos)
+        reader = ForeignCaller("", {}, is_bound=True, is_of_other=application != bos)
         with site.connect() as connection, connection.transaction():
             connection.execute(ENTER, [pk, application])
             for table in tables:
@@ -154,11 +154,11 @@ def without_filters(site: Site, bo: int) -> Probed:
     return found
 
 
-def imported(site: Site, into: str, bo: int) -> Probed:
+def imported(site: Site, into: str, bo: int) -> ProbeReport:
     """Import a file with the names of Bo and his session into another application, twice. His data must not change."""
     named = {"user_id": "bo", "session_id": "bo-own", "external_id": "i1", "role": "user"}
     before = _state(site, bo)
-    found = Probed()
+    found = ProbeReport()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sessions.jsonl"
         file.write_text(json.dumps(named | {"content": f"{OWN}: what {TOPIC} is to somebody else."}))
@@ -172,15 +172,17 @@ def imported(site: Site, into: str, bo: int) -> Probed:
     return found
 
 
-def operators_pages(site: Site, person: str, of: str, operates_in: str) -> Probed:
+def operators_pages(site: Site, person: str, of: str, operates_in: str) -> ProbeReport:
     """Open all pages about a person as an operator who is limited to another application."""
     asked = f"from drill.trust.operator_pages import probe; probe{(person, of, operates_in, FOREIGN, TOPIC)!r}"
     found = json.loads(site.manage("shell", "-v", "0", "-c", asked).splitlines()[-1])
-    return Probed(found["probes"], [f"{url}: Bo's words are shown to a limited operator." for url in found["leaks"]])
+    return ProbeReport(
+        found["probes"], [f"{url}: Bo's words are shown to a limited operator." for url in found["leaks"]]
+    )
 
 
 def _pairs(
-    operation: Operation, schemas: Mapping[str, Schema], caller: Caller, foreign: Mapping[str, Sequence[str]]
+    operation: Operation, schemas: Mapping[str, Schema], caller: ForeignCaller, foreign: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[Call, Call | None]]:
     """Yield calls with each foreign id, and the same calls with an unknown id."""
     if "user_id" in operation.in_path and not caller.is_bound:
@@ -201,7 +203,7 @@ def _asked(operation: Operation, schemas: Mapping[str, Schema]) -> list[str]:
     return [name for name in [*operation.query, *properties] if name not in ("user_id", "name")]
 
 
-def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller, ids: Mapping[str, str]) -> Call:
+def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: ForeignCaller, ids: Mapping[str, str]) -> Call:
     """Fill in an operation correctly, except for the ids, and search for Bo's topic."""
     path = {name: ids.get(name, UNKNOWN) for name in operation.in_path}
     sent = {"query": TOPIC, "text": TOPIC, **caller.who, **ids}
@@ -220,7 +222,7 @@ def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller,
     return call(operation, path, query, body, **_named(caller, ids.get("session_id", "")))
 
 
-def _named(caller: Caller, session: str = "") -> dict[str, str]:
+def _named(caller: ForeignCaller, session: str = "") -> dict[str, str]:
     """Return the headers that name a person and a conversation for MCP and chat."""
     person = {"X_User_Id": caller.who["user_id"]} if "user_id" in caller.who else {}
     return person | {"X_Session_Id": session or "own"}
@@ -234,7 +236,7 @@ def _addresses(foreign: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield f"rem://sessions/{session}/messages/0"
 
 
-def _compare(site: Site, caller: Caller, sent: Call, unknown: Call | None, found: Probed) -> None:
+def _compare(site: Site, caller: ForeignCaller, sent: Call, unknown: Call | None, found: ProbeReport) -> None:
     status, answer = sent.send(site, caller.key)
     found.probes += 1
     if caller.may_not_read(answer):

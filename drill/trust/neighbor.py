@@ -13,9 +13,9 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from urllib.parse import urlencode
 
-from drill.recovery import NO_ONE, now, wait_until_caught_up
+from drill.recovery import MATCHES_NOBODY, now, wait_until_caught_up
 from drill.site import Site
-from drill.trust.held import TEXT, Held, load
+from drill.trust.held import TEXT, LoadResult, load
 from drill.trust.page import Figure
 
 FLOODERS = 24  # concurrent searches
@@ -35,7 +35,7 @@ Job.objects.request("count_words", requested_by="trust", user_id=user.pk, force=
 
 
 @dataclass
-class Disturbed:
+class NeighborReport:
     """Response times of the other application.
 
     Args:
@@ -43,8 +43,8 @@ class Disturbed:
         refused: the number of responses to the flooder, by status.
     """
 
-    alone: dict[str, Held]
-    flooded: dict[str, Held]
+    alone: dict[str, LoadResult]
+    flooded: dict[str, LoadResult]
     refused: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -72,7 +72,7 @@ class Disturbed:
         return slow + ([f"{errors} calls failed during another application's flood"] if errors else [])
 
 
-def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> Disturbed:
+def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> NeighborReport:
     """Measure the calls of an application alone, and while another one floods.
 
     Args:
@@ -83,12 +83,12 @@ def disturb(site: Site, flooder: str, of_flooder: str, neighbor: str) -> Disturb
     """
     _fill(site, of_flooder)
     site.manage("shell", "-v", "0", "-c", COUNT_WORDS)
-    wait_until_caught_up(site, now(), NO_ONE)
+    wait_until_caught_up(site, now(), MATCHES_NOBODY)
     _calls(site, neighbor, 3.0)  # warms up
     alone = _calls(site, neighbor, SECONDS)
     with _flood(site.port, flooder) as answers:
         flooded = _calls(site, neighbor, SECONDS)
-    return Disturbed(alone, flooded, answers)
+    return NeighborReport(alone, flooded, answers)
 
 
 def _fill(site: Site, key: str) -> None:
@@ -106,7 +106,7 @@ def _fill(site: Site, key: str) -> None:
             raise RuntimeError(f"{path} returned {status}: {told.decode()[:300]}")
 
 
-def _calls(site: Site, key: str, seconds: float) -> dict[str, Held]:
+def _calls(site: Site, key: str, seconds: float) -> dict[str, LoadResult]:
     """Append and request contexts in parallel, each at a steady rate."""
     kinds = {"append": _append, "context": _context}
     with ThreadPoolExecutor(len(kinds)) as threads:

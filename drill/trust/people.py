@@ -26,7 +26,7 @@ LISTED = {  # paths that list a person's ids, and their field names
 
 
 @dataclass(frozen=True)
-class Known:
+class SeededPerson:
     """A person, and a key for requests about them.
 
     Args:
@@ -68,7 +68,7 @@ class Known:
 IDS = (*LISTED, "context_id")
 
 
-def seed(known: Known, word: str) -> None:
+def seed(known: SeededPerson, word: str) -> None:
     """Give a person data of every kind, each with a word."""
     for session in ("talk", f"{known.person}-own"):
         _talk(known, session, word)
@@ -90,7 +90,7 @@ def have_a_prompt(site: Site, key: str) -> None:
         raise RuntimeError(f"prompts returned {status}: {told.decode()[:300]}")
 
 
-def _talk(known: Known, session: str, word: str) -> None:
+def _talk(known: SeededPerson, session: str, word: str) -> None:
     messages = [
         {
             "role": ("user", "assistant")[number % 2],
@@ -102,7 +102,7 @@ def _talk(known: Known, session: str, word: str) -> None:
     known.ask("POST", "moments/build", session_id=session, force=True, lag=2)
 
 
-def _know(known: Known, word: str) -> None:
+def _know(known: SeededPerson, word: str) -> None:
     """Write facts, including some about other people, and correct one. Create a probe, and run it."""
     wait_for("all work to be done", lambda: not known.site.number(OPEN), WORK_SECONDS, pause=0.3)
     streams = known.ask("GET", "streams", stream_type="user", limit=50)["streams"]
@@ -117,7 +117,7 @@ def _know(known: Known, word: str) -> None:
     known.ask("POST", "probes/run")
 
 
-def _answered(known: Known, word: str) -> None:
+def _answered(known: SeededPerson, word: str) -> None:
     """Create an answer with the context that it used, and a model's response."""
     [context] = known.ids("context_id")
     answer = {"role": "assistant", "content": f"{word} is all I know."}

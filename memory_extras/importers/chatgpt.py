@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, Field
 
 from memory_extras.importers.records import SourceConversation, conversation_records, point_in_time
-from sessions_app.imports.import_sessions import Record, Rejected
+from sessions_app.imports.import_sessions import Record, RejectedRecord
 from sessions_app.imports.source import CannotImport, Owner, Source
 from sessions_app.text.chat_messages import Fields, text_and_parts, without_empty
 
@@ -68,7 +68,7 @@ def recognizes(source: Source) -> bool:
     return "mapping" in source.first_names
 
 
-def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+def read(source: Source, owner: Owner) -> Iterator[Record | RejectedRecord]:
     return conversation_records(NAME, source.elements(), owner, _parse_conversation)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from memory_extras.importers.records import SourceConversation, conversation_records
-from sessions_app.imports.import_sessions import Record, Rejected
+from sessions_app.imports.import_sessions import Record, RejectedRecord
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, text_and_parts, without_data, without_empty
 from sessions_app.text.length import shorten_middle
@@ -59,7 +59,7 @@ def recognizes(source: Source) -> bool:
     return "chat_messages" in source.first_names
 
 
-def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+def read(source: Source, owner: Owner) -> Iterator[Record | RejectedRecord]:
     return conversation_records(NAME, source.elements(), owner, _parse_conversation)
 
 

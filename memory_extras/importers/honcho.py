@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.records import checked_message, has_item_with, items, statement
-from sessions_app.imports.import_sessions import Record, Rejected, SessionRef, Statement
+from sessions_app.imports.import_sessions import Record, RejectedRecord, SessionRef, Statement
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
 from sessions_app.text.chat_messages import Fields
 
@@ -41,16 +41,16 @@ def recognizes(source: Source) -> bool:
     return has_item_with(source, PAGES, message, conclusion)
 
 
-def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
+def read(source: Source, owner: Owner) -> Iterator[Record | Statement | RejectedRecord]:
     """Yield messages and conclusions, or raise `CannotImport` if `--user` is missing."""
     if not owner.user_id:
         raise CannotImport(
             "Name the person's peer with --user and the agent's with --agent, because Honcho has only peers."
         )
-    return (found if isinstance(found, Rejected) else _read(found, owner) for found in items(source, PAGES))
+    return (found if isinstance(found, RejectedRecord) else _read(found, owner) for found in items(source, PAGES))
 
 
-def _read(found: LocatedValue, owner: Owner) -> Record | Statement | Rejected:
+def _read(found: LocatedValue, owner: Owner) -> Record | Statement | RejectedRecord:
     try:
         if isinstance(found.value, dict) and "observed_id" in found.value:
             return _conclusion(found, owner)
@@ -58,7 +58,7 @@ def _read(found: LocatedValue, owner: Owner) -> Record | Statement | Rejected:
         place = SessionRef(owner.user_id, public_id(f"{NAME}:{message.session_id}"), owner.agent_id, f"import:{NAME}")
         return Record(found.where, place, checked_message(_fields(message, owner)))
     except (CannotImport, ShapeError, RecursionError) as error:
-        return Rejected(found.where, reason_of(error))
+        return RejectedRecord(found.where, reason_of(error))
 
 
 def _fields(message: PeerMessage, owner: Owner) -> Fields:
@@ -75,8 +75,8 @@ def _fields(message: PeerMessage, owner: Owner) -> Fields:
     }
 
 
-def _conclusion(found: LocatedValue, owner: Owner) -> Statement | Rejected:
+def _conclusion(found: LocatedValue, owner: Owner) -> Statement | RejectedRecord:
     conclusion = Conclusion.model_validate(found.value)
     if conclusion.observed_id != owner.user_id:
-        return Rejected(found.where, OTHERS)
+        return RejectedRecord(found.where, OTHERS)
     return statement(found.where, NAME, owner, text=conclusion.content, said_at=conclusion.created_at)

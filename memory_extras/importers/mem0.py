@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.records import has_item_with, items, statement
-from sessions_app.imports.import_sessions import Rejected, Statement
+from sessions_app.imports.import_sessions import RejectedRecord, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 
 NAME = "mem0"
@@ -32,18 +32,18 @@ def recognizes(source: Source) -> bool:
     return has_item_with(source, PAGES, frozenset({"id", "memory"}))
 
 
-def read(source: Source, owner: Owner) -> Iterator[Statement | Rejected]:
+def read(source: Source, owner: Owner) -> Iterator[Statement | RejectedRecord]:
     """Yield the memories. A memory without a person belongs to `owner`."""
     for found in items(source, PAGES):
-        yield found if isinstance(found, Rejected) else _statement(found, owner)
+        yield found if isinstance(found, RejectedRecord) else _statement(found, owner)
 
 
-def _statement(found: LocatedValue, owner: Owner) -> Statement | Rejected:
+def _statement(found: LocatedValue, owner: Owner) -> Statement | RejectedRecord:
     try:
         memory = Memory.model_validate(found.value)
         expired = _expired(memory.expiration_date)
     except (ShapeError, ValueError) as error:
-        return Rejected(found.where, reason_of(error))
+        return RejectedRecord(found.where, reason_of(error))
     times: dict[str, Any] = {"said_at": memory.updated_at or memory.created_at}
     if expired:
         times |= {"valid_until": expired, "ended_at": expired}

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from memory_extras.importers.records import SourceConversation, conversation_records, point_in_time
-from sessions_app.imports.import_sessions import Record, Rejected
+from sessions_app.imports.import_sessions import Record, RejectedRecord
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, turn_fields
 
@@ -35,7 +35,7 @@ def recognizes(source: Source) -> bool:
     return "messages" in source.first_names
 
 
-def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+def read(source: Source, owner: Owner) -> Iterator[Record | RejectedRecord]:
     return conversation_records(NAME, source.lines(), owner, _parse_conversation)
 
 

@@ -15,7 +15,7 @@ from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, StrictSerializer, WordsField
 from sessions_app.api.messages import MessageInput
-from sessions_app.imports.import_sessions import Record, Rejected, SessionRef, Statement
+from sessions_app.imports.import_sessions import Record, RejectedRecord, SessionRef, Statement
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
 from sessions_app.text.chat_messages import Fields
 from sessions_app.transcript.append import NewMessage
@@ -48,8 +48,11 @@ def checked_message(fields: Mapping[str, Any]) -> NewMessage:
 
 
 def conversation_records(
-    format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
-) -> Iterator[Record | Rejected]:
+    format_name: str,
+    found: Iterator[LocatedValue | RejectedRecord],
+    owner: Owner,
+    parse: Callable[[Any], SourceConversation],
+) -> Iterator[Record | RejectedRecord]:
     """Yield the messages of all conversations. Raise `CannotImport` if the owner is missing.
 
     Args:
@@ -63,17 +66,20 @@ def conversation_records(
 
 
 def _all_records(
-    format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
-) -> Iterator[Record | Rejected]:
+    format_name: str,
+    found: Iterator[LocatedValue | RejectedRecord],
+    owner: Owner,
+    parse: Callable[[Any], SourceConversation],
+) -> Iterator[Record | RejectedRecord]:
     for item in found:
-        if isinstance(item, Rejected):
+        if isinstance(item, RejectedRecord):
             yield item
             continue
         try:
             conversation = parse(item.value)
             session_id = public_id(f"{format_name}:{conversation.session_id}")
         except (CannotImport, ShapeError, RecursionError) as error:
-            yield Rejected(item.where, reason_of(error))
+            yield RejectedRecord(item.where, reason_of(error))
             continue
         place = SessionRef(
             user_id=owner.user_id,
@@ -88,7 +94,7 @@ def _all_records(
 
 def _records(
     where: str, format_name: str, place: SessionRef, conversation: SourceConversation, message: Any
-) -> Iterator[Record | Rejected]:
+) -> Iterator[Record | RejectedRecord]:
     """Yield the messages that a source message was converted to, or the reason why it can't be imported."""
     try:
         new = [
@@ -96,7 +102,7 @@ def _records(
             for fields in conversation.fields_of(message)
         ]
     except (CannotImport, ShapeError, RecursionError) as error:
-        yield Rejected(where, reason_of(error))
+        yield RejectedRecord(where, reason_of(error))
     else:
         yield from (Record(where, place, one) for one in new)
 
@@ -144,7 +150,7 @@ class StatementInput(StrictSerializer):
 _statement_input = StatementInput()
 
 
-def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
+def items(source: Source, pages: str) -> Iterator[LocatedValue | RejectedRecord]:
     """Yield the items of a file: an array, pages with the items in the field `pages`, or one item per line."""
     for found in source.values():
         page = found.value.get(pages) if isinstance(found, LocatedValue) and isinstance(found.value, dict) else None
@@ -161,12 +167,12 @@ def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
     return False
 
 
-def statement(where: str, format_name: str, owner: Owner, **fields: Any) -> Statement | Rejected:
+def statement(where: str, format_name: str, owner: Owner, **fields: Any) -> Statement | RejectedRecord:
     """Return a statement, or the reason why it can't be imported. An item without a person belongs to the owner."""
     given = dict.fromkeys(("said_at", "valid_from", "valid_until", "ended_at")) | fields
     given["user_id"], given["agent_id"] = given.get("user_id") or owner.user_id, owner.agent_id
     try:
         values = _statement_input.run_validation(given)
     except ValidationError as error:
-        return Rejected(where, reason_of(error))
+        return RejectedRecord(where, reason_of(error))
     return Statement(where=where, source=f"import:{format_name}", **values)

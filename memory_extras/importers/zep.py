@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.records import SourceConversation, conversation_records, has_item_with, items, statement
-from sessions_app.imports.import_sessions import Record, Rejected, Statement
+from sessions_app.imports.import_sessions import Record, RejectedRecord, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 from sessions_app.text.chat_messages import Fields, without_empty
 
@@ -53,7 +53,7 @@ def recognizes(source: Source) -> bool:
     return has_item_with(source, PAGES, thread, fact)
 
 
-def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
+def read(source: Source, owner: Owner) -> Iterator[Record | Statement | RejectedRecord]:
     """Yield messages and facts. A thread may name its person. Facts and other threads belong to `owner`."""
     for found in items(source, PAGES):
         if isinstance(found, LocatedValue) and isinstance(found.value, dict) and "fact" in found.value:
@@ -62,7 +62,7 @@ def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected
             yield from conversation_records(NAME, iter([found]), _owner(found, owner), _parse_thread)
 
 
-def _owner(found: LocatedValue | Rejected, owner: Owner) -> Owner:
+def _owner(found: LocatedValue | RejectedRecord, owner: Owner) -> Owner:
     value = found.value if isinstance(found, LocatedValue) else None
     named = value.get("user_id") if isinstance(value, dict) else None
     return Owner(named, owner.agent_id) if isinstance(named, str) and named else owner
@@ -91,11 +91,11 @@ def _fields(numbered: tuple[int, Any]) -> list[Fields]:
     ]
 
 
-def _fact(found: LocatedValue, owner: Owner) -> Statement | Rejected:
+def _fact(found: LocatedValue, owner: Owner) -> Statement | RejectedRecord:
     try:
         edge = Edge.model_validate(found.value)
     except ShapeError as error:
-        return Rejected(found.where, reason_of(error))
+        return RejectedRecord(found.where, reason_of(error))
     return statement(
         found.where,
         NAME,

@@ -45,7 +45,7 @@ from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
-EVIDENCE_MOST = 50
+EVIDENCE_MAX = 50
 BLANK = {"blank": "Enter at least one word."}
 
 
@@ -70,7 +70,7 @@ class ProbePatch(PersonQuery):
     evidence_sequences = serializers.ListField(
         child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         required=False,
-        max_length=EVIDENCE_MOST,
+        max_length=EVIDENCE_MAX,
         help_text="Sequence numbers of the turns that contain the answer.",
     )
 
@@ -313,7 +313,7 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], BasePromptViewSet[Prompt
         with unlimited():
             trial = try_prompt(version, subject)
         active = version.resource.active_version_id
-        sides = [_side(made, active) for made in trial.answers]
+        sides = [_side(result, active) for result in trial.answers]
         return self.answer(
             {"process": trial.process, "given": describe_input(trial.input), "is_again": trial.is_again, "sides": sides}
         )
@@ -341,13 +341,13 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], BasePromptViewSet[Prompt
         return one_or_404(streams, stream_id=self.validated_data["stream_id"])
 
 
-def _side(made: Tried, active: int | None) -> dict[str, Any]:
-    saved = made.version if made.version.pk else None
+def _side(result: Tried, active: int | None) -> dict[str, Any]:
+    saved = result.version if result.version.pk else None
     return {
         "version": saved or {"number": None},
         "is_active": bool(saved and saved.pk == active),
-        "error": made.error,
-        "seconds": made.seconds,
-        "tokens": made.tokens,
-        "parts": readable_parts(made.answer) if made.answer else [],
+        "error": result.error,
+        "seconds": result.seconds,
+        "tokens": result.tokens,
+        "parts": readable_parts(result.answer) if result.answer else [],
     }

@@ -12,7 +12,7 @@ class LabConfig(AppConfig):
         if not apps.is_installed("memoryproject"):  # in a host project, which has none of these pages
             return
         from memory_extras.lab.models import ProbeResult
-        from memoryproject.database.clocks import OF_EXTRAS
+        from memoryproject.database.clocks import EXTRA_COLUMNS
         from sessions_app.clock import TimeColumn
 
-        OF_EXTRAS.append(TimeColumn(ProbeResult, "created_at"))
+        EXTRA_COLUMNS.append(TimeColumn(ProbeResult, "created_at"))

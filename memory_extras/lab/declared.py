@@ -7,10 +7,10 @@ from memory_extras.lab.probes.run import RunProbes
 from moments_app.models import Retraction
 from moments_app.models.atom import content_hash
 from moments_app.provenance.export_format import REQUESTED_BY, SourceSequences, session_of
-from moments_app.reports.housekeeping import OF_EXTRAS
+from moments_app.reports.housekeeping import EXTRA_TABLES
 from sessions_app.models import Session
 from sessions_app.people.export_format import Column, File, PublicId, Reference, RestoredRow
-from sessions_app.people.import_user import Importing
+from sessions_app.people.import_user import ImportState
 from sessions_app.people.provenance import Provenance, declare
 
 NEWEST = 10  # maximum number of probes to run again after a retraction
@@ -19,7 +19,7 @@ NEWEST = 10  # maximum number of probes to run again after a retraction
 class QuestionText(Column):
     """The question of a probe. Its hash is unique within a session, so the session column must be read first."""
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         there = Probe.objects.for_user(importing.user)
         kept = set(there.values_list("session_id", "question_hash"))
         left = []
@@ -58,7 +58,7 @@ declare(
             key=("probe_id",),
             is_newer=True,
         ),
-        made_of=("source_session", "source_message_ids"),
+        derived_from=("source_session", "source_message_ids"),
         is_withdrawn=True,
         questions=questions,
     ),
@@ -72,9 +72,9 @@ declare(
             columns=(Reference("probe_id", "probe", Probe, "probe_id"),),
             is_restored=False,
         ),
-        made_of=("probe", "refs"),
-        made_by=(RunProbes.name,),
+        derived_from=("probe", "refs"),
+        processes=(RunProbes.name,),
         is_withdrawn=True,
     ),
 )
-OF_EXTRAS["probe_results"] = ProbeResult.objects.expired
+EXTRA_TABLES["probe_results"] = ProbeResult.objects.expired

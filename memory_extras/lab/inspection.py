@@ -61,14 +61,14 @@ class Inspection:
         self.steps[step] = (time.perf_counter() - started) * 1000
 
 
-def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None) -> Inspection:
+def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, limit: int | None = None) -> Inspection:
     """Run a person's search, with a constant number of queries.
 
     Call it outside any transaction, because it may wait for the embeddings endpoint.
 
     Args:
         agent_id: The agent whose shards are visible. If blank, only shards of all agents are visible.
-        most: The maximum number of results, by default `MATCH_COUNT`.
+        limit: The maximum number of results, by default `MATCH_COUNT`.
     """
     seen = Inspection(request)
     with seen.timed("embedding"):
@@ -81,22 +81,22 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
             )
     with acting_for(user.user_id, application=user.application_id) as person:
         if person is not None:  # the person may have been erased
-            _look_up(seen, person, agent_id, most or MATCH_COUNT)
+            _look_up(seen, person, agent_id, limit or MATCH_COUNT)
     seen.plans = _plans(user, seen.request)
     return seen
 
 
-def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> None:
+def _look_up(seen: Inspection, user: UserProfile, agent_id: str, limit: int) -> None:
     request, hits = seen.request, Hits()
     with seen.timed("words"):
         seen.words = query_words(user, agent_id, request.text, request.searched_vector)
     for one in request.by_mode():
         with seen.timed(f"search by {one.mode}"):
-            hits.update(search(user, seen.words, one, most))
+            hits.update(search(user, seen.words, one, limit))
     with seen.timed("fusion"):
-        ranking = rank(hits, most)
+        ranking = rank(hits, limit)
     with seen.timed("reading"):
-        seen.results = read_results(user, request, hits, ranking, most)
+        seen.results = read_results(user, request, hits, ranking, limit)
 
 
 def _plans(user: UserProfile, request: RecallRequest) -> list[VectorSearch]:

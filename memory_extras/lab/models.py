@@ -161,7 +161,7 @@ class ProbeResult(models.Model):
 
 
 class PromptTrialQuerySet(models.QuerySet["PromptTrial"]):
-    def of(self, resource: PromptResource) -> Self:
+    def for_prompt(self, resource: PromptResource) -> Self:
         """Return the trials of a prompt's versions, newest first, with their figures."""
         found = self.filter(version__resource=resource).select_related("version")
         return found.prefetch_related("sides__version").order_by("-pk")

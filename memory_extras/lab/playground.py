@@ -49,7 +49,7 @@ class HighlightedLine(ShownLine):
         return " ".join(str(origin.here) for origin in self.origins if origin.here is not None)
 
 
-def named_test_person(name: str, application: int) -> UserProfile:
+def get_or_create_test_person(name: str, application: int) -> UserProfile:
     """Return the test person with this name, created if missing. Raise `RealPerson` if a real person has it."""
     person = UserProfile.objects.named(name, application)
     if person is None:

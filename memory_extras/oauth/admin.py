@@ -37,7 +37,7 @@ class AssistantForm(FormPage[Assistant]):
     before = "oauth/assistant.html"
 
     def context(self) -> dict[str, Any]:
-        keys = self.seen(ApiKey.objects.all())
+        keys = self.visible(ApiKey.objects.all())
         granted = Consent.objects.filter(assistant=self.row, key__in=keys).select_related("key__user")
         may_revoke = self.row.revoked_at is None and self.admin.has_change_permission(self.request)
         return {"client": self.row, "may_revoke": may_revoke, "grants": granted.order_by("-id")[:SHOWN], "most": SHOWN}

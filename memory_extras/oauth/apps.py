@@ -19,13 +19,13 @@ class OAuthConfig(AppConfig):
     def ready(self) -> None:
         from memory_extras.oauth.models import Assistant, Code
         from memory_extras.oauth.validator import TokenIssuer
-        from memoryproject.database.clocks import OF_EXTRAS
+        from memoryproject.database.clocks import EXTRA_COLUMNS
         from sessions_app.api.authentication import ISSUERS
         from sessions_app.clock import TimeColumn
 
         register(known_application, Tags.database)
         ISSUERS.append(TokenIssuer())
-        OF_EXTRAS.extend(
+        EXTRA_COLUMNS.extend(
             [TimeColumn(Assistant, "created"), TimeColumn(Code, "expires", timedelta(seconds=CODE_SECONDS))]
         )
 

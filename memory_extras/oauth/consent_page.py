@@ -117,8 +117,8 @@ class ConsentPage(View):
         if any(len(values) > 1 for values in given.values()) or not given.get("redirect_uri", [""])[0]:
             raise FatalClientError(error=ValueError("A parameter is missing or repeated."))
         _, credentials = get_oauthlib_core().validate_authorization_request(self._request_of_assistant())
-        asked = {name: credentials.get(name) for name in REQUEST_PARAMETERS}
-        if asked["code_challenge_method"] != "S256" or len(asked["code_challenge"]) != CHALLENGE_CHARS:
+        parameters = {name: credentials.get(name) for name in REQUEST_PARAMETERS}
+        if parameters["code_challenge_method"] != "S256" or len(parameters["code_challenge"]) != CHALLENGE_CHARS:
             raise Rejection("invalid_request", "code_challenge is missing, or its method is not S256.")
         if self.request.GET.get("response_mode", "query") != "query":
             raise Rejection("invalid_request", "response_mode must be query.")
@@ -128,8 +128,8 @@ class ConsentPage(View):
         wanted = self.request.GET.get("scope", "").split() or SCOPES_OF[audience][:1]
         if not {*wanted} <= {*SCOPES_OF[audience]}:
             raise Rejection("invalid_scope", f"scope must be one or more of {', '.join(SCOPES_OF[audience])}.")
-        assistant = Assistant.objects.get(client_id=asked["client_id"])
-        return AccessRequest(assistant, audience, _with_implied(wanted, SCOPES_OF[audience]), asked)
+        assistant = Assistant.objects.get(client_id=parameters["client_id"])
+        return AccessRequest(assistant, audience, _with_implied(wanted, SCOPES_OF[audience]), parameters)
 
     def _request_of_assistant(self) -> HttpRequest:
         """Return the request without the page's form, because its fields are not the assistant's."""

@@ -83,12 +83,12 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
         if client_id.isprintable():
             list(self.filter(client_id=client_id).select_for_update())
 
-    def has_room(self, most: int) -> bool:
-        """Delete old self-registered clients without grants. Return whether fewer than `most` remain."""
+    def has_room(self, limit: int) -> bool:
+        """Delete old self-registered clients without grants. Return whether fewer than `limit` remain."""
         unused = self.filter(registration_source=AbstractApplication.RegistrationSource.DCR, consents=None)
         for lasts in (UNUSED_LIFETIME, UNUSED_LIFETIME_IF_FULL):
             unused.filter(created__lt=timezone.now() - lasts).delete()
-            if unused.count() < most:
+            if unused.count() < limit:
                 return True
         return False
 

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 CALLBACK = "/authorize/callback"
 SECONDS = 5  # timeout for connecting, and for each read
 TOTAL_SECONDS = 10  # maximum time that a page waits for the provider
-AT_ONCE = 2  # maximum calls to the provider per web process, so that other requests have threads
+MAX_CONCURRENT_CALLS = 2  # maximum calls to the provider per web process, so that other requests have threads
 BUSY_SECONDS = 2  # maximum wait until such a call can start
 CACHE_SECONDS = 3_600  # for the discovery document. Unknown signing keys are fetched immediately
 LEEWAY = 60  # seconds by which the provider's clock may differ
@@ -35,8 +35,8 @@ METHODS = ["client_secret_basic", "client_secret_post"]  # in order of preferenc
 ENDPOINTS = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
 
 _clients: ProcessCache[OAuthSettings, Any] = ProcessCache(1, seconds=CACHE_SECONDS)
-_places = threading.BoundedSemaphore(AT_ONCE)
-_executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="openid")
+_free_slots = threading.BoundedSemaphore(MAX_CONCURRENT_CALLS)
+_executor = ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="openid")
 
 
 class LoginFailed(Exception):
@@ -174,7 +174,7 @@ def _is_safe(url: str) -> bool:
 def _call_provider(call: Callable[[], Result]) -> Result:
     """Call the provider, within `TOTAL_SECONDS`, without a database connection. Log errors and raise `LoginFailed`."""
     connection.close()
-    if not _places.acquire(timeout=BUSY_SECONDS):
+    if not _free_slots.acquire(timeout=BUSY_SECONDS):
         raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")
     try:
         return _executor.submit(_release_after, call).result(TOTAL_SECONDS)
@@ -194,4 +194,4 @@ def _release_after(call: Callable[[], Result]) -> Result:
     try:
         return call()
     finally:
-        _places.release()
+        _free_slots.release()

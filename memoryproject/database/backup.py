@@ -162,24 +162,24 @@ def _write(path: Path, report: Report, passphrase: str) -> Manifest:
 def _write_database(file: zipfile.ZipFile) -> Manifest:
     with transaction.atomic():
         connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        [snapshot] = column("SELECT pg_export_snapshot()")
+        [snapshot] = query_column("SELECT pg_export_snapshot()")
         options = ["--format=custom", "--schema=public", "--no-owner", f"--exclude-table-data={EXCLUDED}"]
-        with running("pg_dump", *options, f"--snapshot={snapshot}", stdout=subprocess.PIPE) as process:
+        with run_program("pg_dump", *options, f"--snapshot={snapshot}", stdout=subprocess.PIPE) as process:
             _write_member(file, DUMP, process.stdout)
         return Manifest(
             FORMAT,
             backup_id=str(uuid4()),
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
             migrations=_applied(),
-            roles=column(_ROLES_SQL),
-            extensions=column(_EXTENSIONS_SQL),
-            defaults=column(_DEFAULTS_SQL),
+            roles=query_column(_ROLES_SQL),
+            extensions=query_column(_EXTENSIONS_SQL),
+            defaults=query_column(_DEFAULTS_SQL),
             tables={name: _count(name) for name in _tables()},
             archives=list(Archive.objects.order_by("name").values_list("name", flat=True).distinct()),
         )
 
 
-def column(question: str) -> list[Any]:
+def query_column(question: str) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(question)
         return [value for (value, *_) in cursor.fetchall()]
@@ -228,7 +228,7 @@ def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_backup(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a backup. Raise `BackupError` if the file is missing or truncated."""
     try:
         with zipfile.ZipFile(path) as file:
@@ -259,7 +259,7 @@ def compare(path: Path) -> list[str]:
     Raises:
         BackupError: The file is not a backup.
     """
-    with opened(path) as file:
+    with open_backup(path) as file:
         manifest = Manifest.read(file)
         found = damaged_parts(file)
     for name, rows in manifest.tables.items():
@@ -305,7 +305,7 @@ class ProgramFailed(Exception):
 
 
 @contextmanager
-def running(program: str, *arguments: str, **streams: Any) -> Iterator["subprocess.Popen[bytes]"]:
+def run_program(program: str, *arguments: str, **streams: Any) -> Iterator["subprocess.Popen[bytes]"]:
     """Run `pg_dump` or `pg_restore` on the database, and wait for it to exit. The kernel kills it if this process dies.
 
     Args:

@@ -32,7 +32,7 @@ from sessions_app.models import ApiKey, Event, Message, Session
 DAY = timedelta(days=1)  # the maximum pause of a job (until tomorrow) and of a circuit (if its provider requests it)
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
-OF_EXTRAS: list[TimeColumn] = []
+EXTRA_COLUMNS: list[TimeColumn] = []
 
 
 def checked_every_minute() -> Iterator[TimeColumn]:
@@ -52,7 +52,7 @@ def checked_every_minute() -> Iterator[TimeColumn]:
     yield from (TimeColumn(kind, "ask_again_at", LONGEST_WAIT, {"vector": None}) for kind in KINDS.values())
     yield from (TimeColumn(pruned, "created_at") for pruned in (ContextReceipt, KeptExchange))
     yield TimeColumn(ApiKey, "last_used_at")
-    yield from OF_EXTRAS
+    yield from EXTRA_COLUMNS
     yield TimeColumn(AccessAttempt, "attempt_time")
     yield TimeColumn(Login, "expire_date", timedelta(seconds=settings.SESSION_COOKIE_AGE))
 

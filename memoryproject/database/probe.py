@@ -16,7 +16,7 @@ T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
 USUAL_SECONDS = 0.2  # most requests take less
-PATIENCE = 0.5  # maximum seconds for the database to respond
+RESPONSE_TIMEOUT = 0.5  # maximum seconds for the database to respond
 FRESH_SECONDS = 1.0  # how long a response is valid, because many requests may wait at once
 PROBE_SECONDS = 60  # after this time, an unanswered probe is abandoned and repeated
 LOST_SECONDS = 5  # a connection is dropped if the peer doesn't acknowledge data for this long
@@ -45,7 +45,7 @@ class DatabaseProbe:
     def check(self) -> None:
         """Raise `DatabaseHangs` while a probe is overdue, so the request fails immediately."""
         is_open = self._query is not None and not self._query.done()
-        if is_open and time.monotonic() - self._sent_at > PATIENCE:
+        if is_open and time.monotonic() - self._sent_at > RESPONSE_TIMEOUT:
             raise DatabaseHangs
 
     async def result(
@@ -77,7 +77,7 @@ class DatabaseProbe:
                 return True
             self._sent_at = time.monotonic()
             self._query = self._executor.submit(self._send)
-        await asyncio.wait({asyncio.wrap_future(self._query)}, timeout=PATIENCE)
+        await asyncio.wait({asyncio.wrap_future(self._query)}, timeout=RESPONSE_TIMEOUT)
         return self._query.done()
 
     def _send(self) -> None:

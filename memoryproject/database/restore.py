@@ -34,11 +34,11 @@ from memoryproject.database.backup import (
     ProgramFailed,
     Report,
     WrongPassphrase,
-    column,
     damaged_parts,
     decrypt,
-    opened,
-    running,
+    open_backup,
+    query_column,
+    run_program,
 )
 from memoryproject.database.verification import partly_applied, unknown_to_this_version
 from sessions_app.database.database_roles import create_roles
@@ -64,7 +64,7 @@ def restore(path: Path, report: Report, passphrase: str = "") -> Manifest:
         BackupError: The backup can't be read or is from a newer version, the passphrase is wrong, the database is not
             empty, is distributed or lacks a role, or `pg_restore` fails.
     """
-    with opened(path) as file:
+    with open_backup(path) as file:
         manifest = Manifest.read(file)
         _check_versions(manifest)
         if found := damaged_parts(file):
@@ -99,13 +99,13 @@ def _check_versions(manifest: Manifest) -> None:
 def _locked() -> Iterator[None]:
     """Lock out other restores, and close the connections of a killed one."""
     try:
-        column(f"SELECT pg_advisory_lock({LOCK})")
-        column(_LEFT_BEHIND_SQL)
+        query_column(f"SELECT pg_advisory_lock({LOCK})")
+        query_column(_LEFT_BEHIND_SQL)
         yield
     except ProgramFailed as error:
         raise BackupError(str(error)) from error
     finally:
-        column(f"SELECT pg_advisory_unlock({LOCK})")
+        query_column(f"SELECT pg_advisory_unlock({LOCK})")
 
 
 def _record_start(manifest: Manifest) -> None:
@@ -115,7 +115,7 @@ def _record_start(manifest: Manifest) -> None:
             "The tables of this database are distributed over several servers. Restore into a database without "
             "distributed tables, then run manage.py distribute."
         )
-    under_way = column(f"SELECT backup_id FROM {PROGRESS_TABLE}") if _table_exists(PROGRESS_TABLE) else []  # noqa: S608
+    under_way = query_column(f"SELECT backup_id FROM {PROGRESS_TABLE}") if _table_exists(PROGRESS_TABLE) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
         return
     if _has_tables():
@@ -135,7 +135,7 @@ def _has_tables() -> bool:
 
 
 def _table_exists(table: str) -> bool:
-    return column(f"SELECT to_regclass('public.{table}') IS NOT NULL") == [True]
+    return query_column(f"SELECT to_regclass('public.{table}') IS NOT NULL") == [True]
 
 
 def _prepare(manifest: Manifest) -> None:
@@ -144,7 +144,7 @@ def _prepare(manifest: Manifest) -> None:
     with connection.cursor() as cursor:
         for name in manifest.extensions:
             cursor.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))
-    if missing := sorted({*manifest.roles} - {*column("SELECT rolname FROM pg_roles")}):
+    if missing := sorted({*manifest.roles} - {*query_column("SELECT rolname FROM pg_roles")}):
         raise BackupError(f"Create these roles first (CREATE ROLE or manage.py create_roles): {', '.join(missing)}.")
 
 
@@ -200,7 +200,7 @@ def _fill(file: zipfile.ZipFile) -> None:
         wanted.writelines(_entries(file))
         wanted.flush()
         options = ["--single-transaction", "--no-owner", f"--use-list={wanted.name}"]
-        with running("pg_restore", *options, stdin=PIPE) as process, file.open(DUMP) as dump:
+        with run_program("pg_restore", *options, stdin=PIPE) as process, file.open(DUMP) as dump:
             copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
 
 
@@ -210,7 +210,7 @@ def _entries(file: zipfile.ZipFile) -> list[str]:
     The schema already exists. The privileges name the former owner, so `migrate` and `_finish` grant them again.
     """
     with TemporaryFile("w+") as listed:
-        with running("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
+        with run_program("pg_restore", "--list", stdin=PIPE, stdout=listed) as process, file.open(DUMP) as dump:
             copyfileobj(dump, cast(IO[bytes], process.stdin), PART)
         listed.seek(0)
         return [line for line in listed if not any(entry in line for entry in EXCLUDED)]

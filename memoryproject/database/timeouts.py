@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection, transaction
 from memoryproject.database import embedded
 from sessions_app.database.transactions import set_local
 
-PATIENCE = 5.0  # maximum seconds for a response
+RESPONSE_TIMEOUT = 5.0  # maximum seconds for a response
 INTERRUPT_INTERVAL = 1.0  # interval of the interruptions, which are repeated because a rollback may hang too
 
 
@@ -31,7 +31,7 @@ def statement_timeout() -> Iterator[None]:
     """Run a transaction with a statement timeout, so that the server stops abandoned statements."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute(set_local({"statement_timeout": PATIENCE}))
+            cursor.execute(set_local({"statement_timeout": RESPONSE_TIMEOUT}))
         yield
 
 
@@ -59,7 +59,7 @@ def connected() -> Iterator[None]:
             yield
     except _TookTooLong:
         connection.close()
-        raise DatabaseUnavailable(f"The database did not respond within {PATIENCE:g} s.") from None
+        raise DatabaseUnavailable(f"The database did not respond within {RESPONSE_TIMEOUT:g} s.") from None
     except DatabaseError as error:
         connection.close()
         raise DatabaseUnavailable(f"The database does not respond: {type(error).__name__}.") from error
@@ -68,7 +68,7 @@ def connected() -> Iterator[None]:
 @contextmanager
 def _interrupted_when_late() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, _interrupt)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE, INTERRUPT_INTERVAL)
+    signal.setitimer(signal.ITIMER_REAL, RESPONSE_TIMEOUT, INTERRUPT_INTERVAL)
     try:
         yield
     finally:

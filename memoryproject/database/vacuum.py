@@ -35,7 +35,7 @@ FROM pg_class WHERE pg_class.oid = ANY (%(tables)s::regclass[]) AND relname !~ %
 
 
 @dataclass(frozen=True)
-class Vacuumed:
+class VacuumResult:
     """The numbers of tables that were vacuumed and rewritten, and of those that were skipped, by reason."""
 
     vacuumed: int = 0
@@ -47,7 +47,7 @@ class Vacuumed:
         return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in asdict(self).items())
 
 
-def vacuum(*, dry_run: bool = False) -> Vacuumed:
+def vacuum(*, dry_run: bool = False) -> VacuumResult:
     """Free the space of deleted rows, and rewrite tables after an erasure."""
     tables = _tables()
     allowed = [(name, is_rewritten) for name, may, is_rewritten in tables if may]
@@ -57,7 +57,7 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
     vacuumed = [name for name, _ in allowed if name not in in_use]
     for name in [] if dry_run else vacuumed:
         _execute(f"VACUUM (ANALYZE) {connection.ops.quote_name(name)}")
-    return Vacuumed(len(vacuumed), len(rewritten) - len(in_use), len(in_use), len(tables) - len(allowed))
+    return VacuumResult(len(vacuumed), len(rewritten) - len(in_use), len(in_use), len(tables) - len(allowed))
 
 
 def _tables() -> list[tuple[str, bool, bool]]:

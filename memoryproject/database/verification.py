@@ -178,7 +178,7 @@ def turn_problems() -> list[str]:
 
 def shared_memory_problems() -> Iterator[str]:
     """Yield sentences about shared memory that was never released."""
-    for release in Release.objects.standing().select_related("stream", "atom"):
+    for release in Release.objects.in_effect().select_related("stream", "atom"):
         if not release.is_signed:
             yield f"The signature of release {release} is invalid, or SECRET_KEY has changed. Revoke the release."
     if number := MemoryAtom.objects.findable().filter(user=None).exclude(source_user=None).count():

@@ -135,5 +135,5 @@ def _detail(error: HTTPError) -> str:
         return ""
 
 
-def _beginning(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
+def _beginning(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars].rpartition(' ')[0]} …"

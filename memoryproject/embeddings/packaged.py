@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from memoryproject.embeddings import DIMENSIONS, PACKAGE
-from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, FloatArray, Model, session, unit
+from memoryproject.embeddings.served import (
+    MAX_CHARS,
+    MAX_TOKENS,
+    Embedding,
+    FloatArray,
+    Model,
+    onnx_session,
+    unit_vector,
+)
 
 FILE = "e5-small-q4.bin"
 PREFIXES = ("passage: ", "query: ")
@@ -41,13 +49,13 @@ class PackagedModel(Model):
     def __init__(self) -> None:
         file = WeightsFile()
         self._tokenizer, self._token_vectors = Tokenizer(file), TokenVectors(file)
-        self._session = session(Graph(file).serialized())
+        self._session = onnx_session(Graph(file).serialized())
         file.release()
 
     def embed(self, text: str, *, is_query: bool) -> Embedding:
         tokens = self._tokenizer.encode(PREFIXES[is_query] + text[:MAX_CHARS], MAX_TOKENS)
         [output] = self._session.run([OUTPUT], {INPUT: self._token_vectors.of(tokens)[None]})
-        return Embedding(unit(numpy.asarray(output)[0]), len(tokens))
+        return Embedding(unit_vector(numpy.asarray(output)[0]), len(tokens))
 
 
 class WeightsFile:
@@ -130,11 +138,11 @@ class Tokenizer:
         self._longest = max(map(len, file.pieces))
         self._unknown_score = min(file.scores) - UNKNOWN_COST
 
-    def encode(self, text: str, most: int) -> list[int]:
-        """Return at most `most` token ids, including the begin and end tokens."""
+    def encode(self, text: str, max_tokens: int) -> list[int]:
+        """Return at most `max_tokens` token ids, including the begin and end tokens."""
         text = re.sub("  +", " ", text.translate(self._file.normalized))
         text = SPACE * (not text.startswith(" ")) + text.replace(" ", SPACE)
-        return [self._file.begin, *self._pieces(text)[: most - 2], self._file.end]
+        return [self._file.begin, *self._pieces(text)[: max_tokens - 2], self._file.end]
 
     def _pieces(self, text: str) -> list[int]:
         """Return the ids of the most likely pieces of a text (Viterbi algorithm)."""

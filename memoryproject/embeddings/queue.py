@@ -117,8 +117,8 @@ class Queue:
     def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedding]]":
         """Queue texts. Raise `QueueFull` if too many texts are waiting."""
         queue = self._queries if is_query else self._documents
-        most = MAX_QUERIES if is_query else MAX_DOCUMENTS
-        if queue.waiting and (queue.waiting + len(texts) > most or queue.seconds > MAX_WAIT):
+        limit = MAX_QUERIES if is_query else MAX_DOCUMENTS
+        if queue.waiting and (queue.waiting + len(texts) > limit or queue.seconds > MAX_WAIT):
             raise QueueFull(queue.seconds)
         request = QueuedRequest(texts)
         queue.add(request)

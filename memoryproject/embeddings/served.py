@@ -47,7 +47,7 @@ def load(folder: Path | None) -> Model:
     return PackagedModel()
 
 
-def session(model: str | bytes) -> "InferenceSession":
+def onnx_session(model: str | bytes) -> "InferenceSession":
     """Load an ONNX model from a path, or from its content. It runs in the calling thread."""
     from onnxruntime import InferenceSession, SessionOptions
 
@@ -57,7 +57,7 @@ def session(model: str | bytes) -> "InferenceSession":
     return InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def unit(vector: FloatArray) -> FloatArray:
+def unit_vector(vector: FloatArray) -> FloatArray:
     """Scale a vector to length 1."""
     found: FloatArray = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
     return found
@@ -71,7 +71,7 @@ class OnnxModel(Model):
 
     def __init__(self, folder: Path) -> None:
         path = next(filter(Path.exists, (folder / "model.onnx", folder / "onnx/model.onnx")), folder / "model.onnx")
-        self._session = session(str(path))
+        self._session = onnx_session(str(path))
         self._inputs = {each.name for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
         self._output = POOLED_OUTPUT if POOLED_OUTPUT in outputs else outputs[0]
@@ -91,7 +91,7 @@ class OnnxModel(Model):
             [self._output], {name: numpy.array(fed[name], dtype=numpy.int64) for name in self._inputs}
         )
         pooled = self._pooled(numpy.asarray(output, dtype=numpy.float32)[0])
-        return Embedding(unit(pooled), len(encoded.ids))
+        return Embedding(unit_vector(pooled), len(encoded.ids))
 
     def _pooled(self, output: FloatArray) -> FloatArray:
         if output.ndim == 1:
@@ -104,8 +104,8 @@ def _tokenizer(folder: Path) -> "Tokenizer":
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    most = (tokenizer.truncation or {}).get("max_length", MAX_TOKENS)
-    tokenizer.enable_truncation(min(most, MAX_TOKENS))
+    max_length = (tokenizer.truncation or {}).get("max_length", MAX_TOKENS)
+    tokenizer.enable_truncation(min(max_length, MAX_TOKENS))
     tokenizer.no_padding()
     return tokenizer
 

@@ -32,7 +32,7 @@ BURST_SECONDS = 10  # burst: the number of seconds whose requests may arrive at 
 MAX_BUCKETS = 10_000  # number of addresses to track; the least recently used one is dropped, which resets its limit
 MAX_PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
-PATIENCE = 0.5  # how long a request waits for the prefixes
+READ_TIMEOUT = 0.5  # how long a request waits for the prefixes
 
 _PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
 
@@ -94,7 +94,7 @@ class KeyPrefixes:
             self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _prefixes_in_use)
         assert self._reading is not None
         if not self._reading.done():
-            await asyncio.wait({self._reading}, timeout=PATIENCE)
+            await asyncio.wait({self._reading}, timeout=READ_TIMEOUT)
         return self._reading.done() and prefix in self._reading.result()
 
 

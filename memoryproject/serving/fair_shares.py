@@ -20,7 +20,7 @@ from django.conf import settings
 
 ACTIVE_SECONDS = 2.0  # how long another caller counts as active after its last call
 REFILL_SHARE = 0.25  # share of a budget that is refilled per second
-PATIENCE = 5.0  # maximum seconds that a call waits for its budget
+MAX_WAIT = 5.0  # maximum seconds that a call waits for its budget
 REFUSED_AFTER = 1.0  # delay of a 429 in seconds, to slow down clients that retry immediately
 MAX_ACCOUNTS = 10_000  # number of budgets to keep, for the most recent callers
 FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
@@ -60,8 +60,8 @@ class Caller:
 class _Account:
     """The thread-seconds that a caller had left at a time, and those that its next call is expected to use."""
 
-    left: float
-    at: float
+    balance: float
+    updated_at: float
     expected: float = FIRST_GUESS
 
 
@@ -78,23 +78,25 @@ class Budget:
         """
         account = self._account(name)
         wait = (
-            max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILL_SHARE)) if self.must_yield(name) else 0.0
+            max(0.0, -account.balance / (settings.LIMITS.budget_seconds * REFILL_SHARE))
+            if self.must_yield(name)
+            else 0.0
         )
-        if wait > PATIENCE:
+        if wait > MAX_WAIT:
             text = (
                 f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others that "
                 f"used less were active. Try again in {math.ceil(wait)} s."
             )
             raise Refused(429, "budget_used_up", text, retry_after=math.ceil(wait))
-        account.left -= account.expected
+        account.balance -= account.expected
         return account.expected, wait
 
     def use(self, name: str, seconds: float) -> None:
         """Charge thread-seconds used beyond the reservation. Refund them if the number is negative."""
         account = self._account(name)
-        account.left -= seconds
+        account.balance -= seconds
         if not self.must_yield(name):
-            account.left = max(account.left, 0.0)  # the caller did not delay any other caller, so it incurs no debt
+            account.balance = max(account.balance, 0.0)  # no other caller was delayed, so there is no debt
 
     def expect(self, name: str, seconds: float) -> None:
         """Update the expected thread-seconds of the next call from those of a finished one."""
@@ -107,15 +109,15 @@ class Budget:
         if not account:
             return False
         oldest = time.monotonic() - ACTIVE_SECONDS
-        recent = takewhile(lambda other: other.at > oldest, reversed(self._accounts.values()))
-        return any(other.left > account.left for other in recent)
+        recent = takewhile(lambda other: other.updated_at > oldest, reversed(self._accounts.values()))
+        return any(other.balance > account.balance for other in recent)
 
     def _account(self, name: str) -> _Account:
-        now, most = time.monotonic(), settings.LIMITS.budget_seconds
-        account = self._accounts.setdefault(name, _Account(most, now))
+        now, limit = time.monotonic(), settings.LIMITS.budget_seconds
+        account = self._accounts.setdefault(name, _Account(limit, now))
         self._accounts.move_to_end(name)
-        account.left = min(most, account.left + (now - account.at) * most * REFILL_SHARE)
-        account.at = now
+        account.balance = min(limit, account.balance + (now - account.updated_at) * limit * REFILL_SHARE)
+        account.updated_at = now
         if len(self._accounts) > MAX_ACCOUNTS:
             self._accounts.popitem(last=False)
         return account
@@ -179,7 +181,7 @@ class FairShares:
             first = self._first.setdefault(caller.key, has_used)
             if first is not has_used:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(first.wait(), PATIENCE)
+                    await asyncio.wait_for(first.wait(), MAX_WAIT)
                 caller = identify()
         try:
             spending = await self._reserved(caller, has_used)

@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
-from sessions_app.api.authentication import confirm, confirming
+from sessions_app.api.authentication import check_key_later, check_key_now
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
 from sessions_app.database.transactions import ADMIN, RequestKind, Unavailable, serving
 from sessions_app.models.daily_limit import Call, counting
@@ -61,16 +61,16 @@ class LimitsMiddleware:
         if not request.path.startswith(API_PREFIX):
             with serving(RequestKind.LONG, ADMIN):
                 return self.get_response(request)
-        with confirming(), serving(RequestKind.CALL), counting(Call()) as call:
+        with check_key_later(), serving(RequestKind.CALL), counting(Call()) as call:
             answer = self.get_response(request)
             for name, value in call.headers().items():
                 answer[name] = value
-            return self._confirmed(request, answer)
+            return self._checked(request, answer)
 
-    def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+    def _checked(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
         """Return the response. If the request made no query, check its key first."""
         try:
-            confirm()
+            check_key_now()
         except AuthenticationFailed as error:
             refused = error_response(error.status_code, error.default_code, str(error))
             refused["WWW-Authenticate"] = "Bearer"

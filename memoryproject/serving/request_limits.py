@@ -47,11 +47,11 @@ READ_SECONDS = 60  # maximum seconds until a client has read a part of a streame
 WAIT_SECONDS = 10.0  # maximum wait for a thread
 STALLED_SECONDS = 3.0  # seconds without a free thread, after which the queue counts as stalled
 STALLED_WAIT = 0.3  # maximum wait in a stalled queue
-SPARE = 1  # number of threads reserved for other applications
+RESERVED_THREADS = 1  # number of threads reserved for other applications
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
-FIRST = "first"  # stands for the first application, whose primary key is not stored in `VERIFIED`
+FIRST_APPLICATION = "first"  # stands for the first application, whose primary key is not stored in `VERIFIED`
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
@@ -69,7 +69,7 @@ class Threads:
     """
 
     def __init__(self, number: int) -> None:
-        self._free = asyncio.Semaphore(number + SPARE)
+        self._free = asyncio.Semaphore(number + RESERVED_THREADS)
         self._of_a_session, self._of_a_person = max(number // 2, 1), max(number * 3 // 4, 1)
         self._of_a_caller = number
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -114,8 +114,8 @@ class Threads:
                 yield self._share(f"yielding {kind} {name}", 1)
             yield self._share(name and f"{kind} {name}", self._of_a_caller)
 
-    def _share(self, subject: str, most: int) -> asyncio.Semaphore:
-        share = asyncio.Semaphore(most)
+    def _share(self, subject: str, limit: int) -> asyncio.Semaphore:
+        share = asyncio.Semaphore(limit)
         return self._shares.setdefault(subject, share) if subject else share
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
@@ -227,7 +227,7 @@ def caller_of(authorization: bytes) -> Caller:
     if not key:
         return UNKNOWN_CALLER
     secret = key[1].decode("latin-1")
-    application = str(VERIFIED.application_of(secret) or FIRST) if secret in VERIFIED else ""
+    application = str(VERIFIED.application_of(secret) or FIRST_APPLICATION) if secret in VERIFIED else ""
     return Caller(hash_of(secret).hex(), application)
 
 
@@ -270,7 +270,7 @@ class Bridge:
     def __init__(self, application: Application, threads: int) -> None:
         self._application = application
         self._threads = ThreadsOfLoops(threads)
-        self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
+        self._executor = ThreadPoolExecutor(threads + RESERVED_THREADS, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
         """Serve a request, or raise `Refused` if it takes too long. Raise `DatabaseHangs` if the database does."""

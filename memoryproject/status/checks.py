@@ -21,7 +21,7 @@ from django.utils.timesince import timesince
 
 from memoryproject.database.timeouts import statement_timeout
 from memoryproject.database.verification import request_problems, schema_mismatch
-from memoryproject.schedules import late
+from memoryproject.schedules import late_schedules
 from memoryproject.status.site_state import RESTARTS_WITHIN, RecentEvents, State, recent_events
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
@@ -155,27 +155,27 @@ def _held(_: CheckData) -> Findings:
             yield Finding("held", DEGRADED, f"{jobs} been waiting for {kind.label} since {since:%H:%M:%S} UTC.")
 
 
-def _circuits(facts: CheckData) -> Findings:
+def _circuits(data: CheckData) -> Findings:
     """Yield open circuits, except those that the dashboard shows as part of an incident."""
-    shown = {circuit.pk for incident in facts.incidents for circuit in incident.circuits}
-    for circuit in facts.circuits:
+    shown = {circuit.pk for incident in data.incidents for circuit in incident.circuits}
+    for circuit in data.circuits:
         if circuit.pk not in shown:
             yield Finding("circuits", DEGRADED, circuit.why, "View details", partial(change_url, circuit))
 
 
-def _providers(facts: CheckData) -> Findings:
-    for sentence in facts.recent_events.refused:
+def _providers(data: CheckData) -> Findings:
+    for sentence in data.recent_events.refused:
         yield Finding("providers", DEGRADED, sentence)
 
 
-def _worker(facts: CheckData) -> Findings:
-    if facts.work.is_silent:
-        seen = describe_heartbeat(facts.work.worker_seen_at)
+def _worker(data: CheckData) -> Findings:
+    if data.work.is_silent:
+        seen = describe_heartbeat(data.work.worker_seen_at)
         yield Finding("worker", INFO, f"No worker is running: {seen}. Start one with manage.py qcluster.")
 
 
-def _work(facts: CheckData) -> Findings:
-    work = facts.work
+def _work(data: CheckData) -> Findings:
+    work = data.work
     for number, what, state in (
         (work.unexplained, "failed permanently.", "failed"),
         (work.stuck, "stuck: the worker stopped responding.", "stuck"),
@@ -188,23 +188,23 @@ def _work(facts: CheckData) -> Findings:
 # --- processes and hosts ---
 
 
-def _restarts(facts: CheckData) -> Findings:
-    died = [event.payload.get("told", "") for event in facts.recent_events.restarts if event.age <= RESTARTS_WITHIN]
+def _restarts(data: CheckData) -> Findings:
+    died = [event.payload.get("told", "") for event in data.recent_events.restarts if event.age <= RESTARTS_WITHIN]
     if len(died) >= MANY_RESTARTS:
         often = f"{len(died)} times in {RESTARTS_WITHIN.seconds // 60} minutes"
         yield Finding("restarts", DEGRADED, f"Processes crashed {often}. The latest: {died[0]}")
 
 
 def _schedules(_: CheckData) -> Findings:
-    for name, age in late().items():
+    for name, age in late_schedules().items():
         sentence = (
             f"The schedule {name} has not run for {timesince(timezone.now() - age)}. Check that a worker is running."
         )
         yield Finding("schedules", DEGRADED, sentence, "View schedules", partial(reverse, SCHEDULES))
 
 
-def _clocks(facts: CheckData) -> Findings:
-    for event in facts.recent_events.times_corrected:
+def _clocks(data: CheckData) -> Findings:
+    for event in data.recent_events.times_corrected:
         times = event.payload["told"]
         sentence = f"Timestamps in the future were reset to the current time: {times}. Check the clocks of all hosts."
         yield Finding("clocks", DEGRADED, sentence)
@@ -216,10 +216,10 @@ DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks
 DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 
-def findings(checks: Iterable[Callable[[CheckData], Findings]], facts: CheckData) -> Findings:
+def findings(checks: Iterable[Callable[[CheckData], Findings]], data: CheckData) -> Findings:
     """Run checks until one finds that the site is down."""
     for check in checks:
-        for finding in check(facts):
+        for finding in check(data):
             yield finding
             if finding.level == DOWN:
                 return
@@ -261,7 +261,7 @@ def describe_heartbeat(seen_at: datetime | None) -> str:
 class Readiness:
     """The response of `/readyz`, computed in a separate thread, because a hanging database may block it."""
 
-    PATIENCE = 3.0
+    TIMEOUT = 3.0
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="readiness")
@@ -271,9 +271,9 @@ class Readiness:
         if self._check is None or self._check.done():
             self._check = asyncio.get_running_loop().run_in_executor(self._executor, _run_checks)
         try:
-            found = await asyncio.wait_for(asyncio.shield(self._check), self.PATIENCE)
+            found = await asyncio.wait_for(asyncio.shield(self._check), self.TIMEOUT)
         except TimeoutError:
-            checks = {"database": f"No response within {self.PATIENCE:.0f} s."}
+            checks = {"database": f"No response within {self.TIMEOUT:.0f} s."}
             return 503, {"status": UNAVAILABLE, "checks": checks}
         return _response(found)
 

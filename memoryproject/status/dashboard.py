@@ -168,7 +168,7 @@ def bar_chart(
     bars: Sequence[tuple[str, float]],
     *,
     is_whole: bool,
-    most: int = 0,
+    axis_max: int = 0,
     url: str = "",
     compared: tuple[str, Sequence[float]] | None = None,
 ) -> Chart:
@@ -177,7 +177,7 @@ def bar_chart(
     Args:
         bars: Pairs of a label and a figure.
         is_whole: Whether the figures are integers.
-        most: The maximum of the axis. 0 for the length of the longest bar.
+        axis_max: 0 for the length of the longest bar.
         compared: The title and the figures of gray bars next to these. If given, a legend shows both titles.
     """
     sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
@@ -186,13 +186,13 @@ def bar_chart(
         {"label": label, "data": figures, "backgroundColor": color, "borderRadius": 2} for label, figures, color in sets
     ]
     data = {"labels": [label for label, _ in bars], "datasets": drawn}
-    options = _options(is_whole=is_whole, most=most, has_legend=bool(compared))
+    options = _options(is_whole=is_whole, axis_max=axis_max, has_legend=bool(compared))
     return Chart(title, whole, json.dumps(data), json.dumps(options), url)
 
 
-def _options(*, is_whole: bool, most: int, has_legend: bool) -> dict[str, Any]:
+def _options(*, is_whole: bool, axis_max: int, has_legend: bool) -> dict[str, Any]:
     ticks = TICKS | ({"precision": 0} if is_whole else {})
-    ends = {"max": most} if most else {}
+    ends = {"max": axis_max} if axis_max else {}
     return {
         "animation": False,
         "maintainAspectRatio": False,

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from memoryproject.schedules import ages
+from memoryproject.schedules import schedule_ages
 from memoryproject.serving import observation
 from memoryproject.status import site_state
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
@@ -63,10 +63,10 @@ class MetricsView(APIView):
         key = key_of(request)
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
-            registry.register(_FromDatabase(FIGURES))
+            registry.register(_DatabaseCollector(FIGURES))
             observation.register(registry)
         else:
-            registry.register(_FromDatabase(figures_of(key.application_id)))
+            registry.register(_DatabaseCollector(figures_of(key.application_id)))
         try:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         except (TypeError, ValueError):  # a version in the header is not a number
@@ -74,7 +74,7 @@ class MetricsView(APIView):
         return HttpResponse(encode(registry), content_type=content_type)
 
 
-class _FromDatabase(Collector):
+class _DatabaseCollector(Collector):
     def __init__(self, figures: Sequence[Figures]) -> None:
         self._figures = figures
 
@@ -89,7 +89,7 @@ class _FromDatabase(Collector):
 
 def figures_of(application: int) -> "list[Figures]":
     jobs = Job.objects.of_application(application)
-    calls = EngineCall.objects.made().filter(job__in=jobs)
+    calls = EngineCall.objects.without_parts().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)
     return [partial(_jobs, jobs), partial(_calls, calls), partial(_usage, usage)]
 
@@ -190,7 +190,7 @@ def _rounds() -> Iterator[Metric]:
 
 
 def _schedules() -> Iterator[Metric]:
-    seconds: Labeled = {(name,): age.total_seconds() for name, age in ages().items()}
+    seconds: Labeled = {(name,): age.total_seconds() for name, age in schedule_ages().items()}
     yield _gauge("memory_schedule_age_seconds", "Time since the last run of a schedule.", ["schedule"], seconds)
 
 
@@ -222,7 +222,7 @@ def _site() -> Iterator[Metric]:
 FIGURES: list[Figures] = [
     partial(_jobs, Job.objects.all()),
     partial(_usage, DailyUsage.objects.all()),
-    partial(_calls, EngineCall.objects.made()),
+    partial(_calls, EngineCall.objects.without_parts()),
     _vectors,
     _rounds,
     _contexts,

@@ -46,7 +46,7 @@ class Webhook(Channel):
 
     def send(self, change: Change) -> None:
         """Post the change, signed like other webhooks, and with a second signature of the body alone."""
-        body = json.dumps(change.facts()).encode()
+        body = json.dumps(change.as_dict()).encode()
         message_id = f"state_{change.state}_{change.since:%Y%m%dT%H%M%S%f}"
         key = _key(self._secret) if self._secret else None
         digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
@@ -92,7 +92,7 @@ class Command(Channel):
 
 def _environment(change: Change) -> dict[str, str]:
     ours = {name for name, _, _ in variables(type(CONF))}
-    facts = change.facts()
+    facts = change.as_dict()
     own = {
         "MEMORY_STATE": facts["state"],
         "MEMORY_PREVIOUS_STATE": facts["previous"],

@@ -87,7 +87,7 @@ class Change:
         since = datetime.fromisoformat(payload["since"])
         return cls(State(payload["state"]), payload["previous"], since, payload["reasons"], event.pk, event.created_at)
 
-    def facts(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
         return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
 
@@ -110,7 +110,7 @@ class Change:
         last = last_change()
         if last and (last.state == self.state or self.since < last.since <= database_now()):
             return None
-        facts = replace(self, previous=str(last.state) if last else "").facts()
+        facts = replace(self, previous=str(last.state) if last else "").as_dict()
         return Change.of(write_event(CHANGED, ACTOR, facts))
 
     def record_notified(self) -> None:

@@ -139,7 +139,7 @@ class Watchdog:
         needs_notification = self._needs_notification(recorded)
         self._delivery = Delivery(recorded, self._channels, self._clock) if needs_notification else None
         log = logger.warning if recorded.is_news else logger.info
-        log("the state of the site changed", **recorded.facts())
+        log("the state of the site changed", **recorded.as_dict())
 
 
 def _verdict() -> Verdict:

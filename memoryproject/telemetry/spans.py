@@ -54,7 +54,7 @@ class RequestIds(RandomIdGenerator):
         return int(request_id() or secrets.token_hex(16), 16)
 
 
-class OfWork(Sampler):
+class WorkSampler(Sampler):
     """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second."""
 
     def __init__(self, sampler: Sampler) -> None:
@@ -64,7 +64,7 @@ class OfWork(Sampler):
         return self._sampler.should_sample(*args, **options) if request_id() else SamplingResult(Decision.DROP)
 
     def get_description(self) -> str:
-        return f"OfWork({self._sampler.get_description()})"
+        return f"WorkSampler({self._sampler.get_description()})"
 
 
 class FilteringExporter(SpanExporter):
@@ -87,7 +87,7 @@ def start(process: str) -> Callable[[], None]:
     """Instrument this process, and return a function that sends the last spans. The service is named after its kind."""
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"memory-{process}"}
     provider = TracerProvider(resource=Resource.create(named), id_generator=RequestIds())
-    provider.sampler = OfWork(provider.sampler)
+    provider.sampler = WorkSampler(provider.sampler)
     provider.add_span_processor(BatchSpanProcessor(FilteringExporter(OTLPSpanExporter())))
     trace.set_tracer_provider(provider)
     instrument(provider)

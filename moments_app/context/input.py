@@ -154,7 +154,7 @@ class ContextInput:
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
-        streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
+        streams = MemoryStream.objects.visible_to(self.session).active().order_by("-last_updated_at", "-id")
         newest = atoms.observations().newest_first().values("pk")[:MAX_OBSERVATIONS]
         pinned = atoms.filter(is_pinned=True).exclude(attribute__in=WRITTEN_ATTRIBUTES).values("pk")
         own = candidates.newest_first().values("pk")[:MAX_CANDIDATES]

@@ -115,7 +115,7 @@ def _write_receipts(served_contexts: list[ServedRecord]) -> None:
     batch = [served.receipt for served in served_contexts]
     # Sessions and people may have been deleted in the meantime. Lock in the same order as an erasure, to prevent
     # deadlocks.
-    UserProfile.objects.hold({r.user_id for r in batch})
+    UserProfile.objects.protect({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
     for receipt, context, *_ in served_contexts:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 EXTRACTIVE, EMBEDDED = "extractive", "embedded"
-CALLS_AT_ONCE = 4  # maximum parallel embedding calls of a job
+MAX_CONCURRENT_CALLS = 4  # maximum parallel embedding calls of a job
 MAX_RESPONSE_BYTES = 1_000_000  # larger answers are rejected
 
 
@@ -30,7 +30,7 @@ def load() -> None:
 
 
 @dataclass(frozen=True)
-class Caller:
+class EngineFactory:
     """Opens an engine or embedder whose calls are recorded."""
 
     name: str  # the engine's name in `CallRecord`
@@ -53,13 +53,13 @@ def is_free(name: str) -> bool:
     return name.startswith((EXTRACTIVE, EMBEDDED))
 
 
-def language_model(model: str, *, timeout: float | None = None) -> Caller:
-    return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
+def language_model(model: str, *, timeout: float | None = None) -> EngineFactory:
+    return EngineFactory(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
-def embedding_model(recipe: Recipe, *, timeout: float | None = None) -> Caller:
+def embedding_model(recipe: Recipe, *, timeout: float | None = None) -> EngineFactory:
     opened = partial(embedder_for, recipe, timeout=timeout)
-    return Caller(embedder_name(recipe.name), lambda record: opened(record=record), "embedding")
+    return EngineFactory(embedder_name(recipe.name), lambda record: opened(record=record), "embedding")
 
 
 def embedder_name(model: str) -> str:
@@ -115,5 +115,5 @@ def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeou
         timeout=settings.ENGINE.timeout_seconds if timeout is None else timeout,
         max_response_bytes=MAX_RESPONSE_BYTES + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,
-        calls_at_once=1 if is_embedded else CALLS_AT_ONCE,
+        calls_at_once=1 if is_embedded else MAX_CONCURRENT_CALLS,
     )

@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from pydantic import BaseModel, ValidationError
 
-from moments_app.engines.grounding import Answer, Judge, Judged
+from moments_app.engines.grounding import Answer, AnswerCheck, CheckedAnswer
 from moments_app.engines.transcript import Turn, fenced
 
 PROBLEM_MAX = 2_000  # maximum characters of a problem when it is sent to the model
@@ -58,7 +58,7 @@ class Question(Generic[Answer]):
     shape: Shape[Answer]
     prompt: str  # the text of the active prompt version
     known: str  # the text before the turns
-    judge: Judge[Answer] = Judged  # removes statements that the request doesn't support
+    check: AnswerCheck[Answer] = CheckedAnswer  # removes statements that the request doesn't support
     turns: Sequence[Turn] = ()
     max_length: int = 0  # maximum characters of the answer's texts in total, if greater than `ANSWER_MIN_ALLOWANCE`
 
@@ -69,7 +69,7 @@ class Question(Generic[Answer]):
             return self.known
         return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
 
-    def judged(self, completion: Any, *, is_last: bool = False) -> Judged[Answer]:
+    def checked_answer(self, completion: Any, *, is_last: bool = False) -> CheckedAnswer[Answer]:
         """Return the part of a chat completion's answer that the turns support.
 
         Args:
@@ -79,9 +79,9 @@ class Question(Generic[Answer]):
         Raises:
             InvalidAnswer: There is no usable answer.
         """
-        return self.judged_text(_text(completion), is_last=is_last)
+        return self.checked_text(_text(completion), is_last=is_last)
 
-    def judged_text(self, text: str, *, is_last: bool = False) -> Judged[Answer]:
+    def checked_text(self, text: str, *, is_last: bool = False) -> CheckedAnswer[Answer]:
         try:
             answer = self.shape.model.model_validate_json(_json_object(text))
         except ValidationError as error:
@@ -94,10 +94,10 @@ class Question(Generic[Answer]):
             raise InvalidAnswer(text, "it contains a NUL character.")
         if problem := self.shape.problem(answer):
             raise InvalidAnswer(text, problem)
-        judged = self.judge(answer)
-        if judged.problem and not (is_last and judged.is_usable):
-            raise _unsupported(text, judged)
-        return judged
+        checked = self.check(answer)
+        if checked.problem and not (is_last and checked.is_usable):
+            raise _unsupported(text, checked)
+        return checked
 
 
 def indexes_of(indexes: Sequence[int]) -> str:
@@ -152,11 +152,11 @@ def _misshapen(text: str, error: ValidationError) -> InvalidAnswer:
     return InvalidAnswer(text, f"{problem}.", f"{kinds}.")
 
 
-def _unsupported(text: str, judged: Judged[Any]) -> InvalidAnswer:
-    left_out = "; ".join(f"{json.dumps(one.text, ensure_ascii=False)} ({one.reason})" for one in judged.left_out)
-    counts = ", ".join(f"{reason}: {count}" for reason, count in judged.dropped.items())
-    summary = f"{judged.problem} Left out ({counts})."
-    return InvalidAnswer(text, f"{judged.problem} Left out: {left_out}.", summary)
+def _unsupported(text: str, checked: CheckedAnswer[Any]) -> InvalidAnswer:
+    left_out = "; ".join(f"{json.dumps(one.text, ensure_ascii=False)} ({one.reason})" for one in checked.left_out)
+    counts = ", ".join(f"{reason}: {count}" for reason, count in checked.dropped.items())
+    summary = f"{checked.problem} Left out ({counts})."
+    return InvalidAnswer(text, f"{checked.problem} Left out: {left_out}.", summary)
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -24,7 +24,7 @@ TEXT_MAX_CHARS = 8_000
 ANSWER_BYTES_A_NUMBER = 40
 # The largest 16-bit float, and the smallest positive one. Smaller numbers are stored as 0.
 HALF_PRECISION_MAX = 65_504
-HALF_PRECISION_LEAST = 2**-24
+HALF_PRECISION_MIN = 2**-24
 
 # Endpoints and models that reject parameters for the width and format, but return the right width anyway.
 _of_fixed_width: set[tuple[str, str]] = set()
@@ -146,7 +146,7 @@ def _problem(vector: Any, dimensions: int) -> str:
     # The maximum may ignore a NaN, but the sum does not.
     if not largest <= HALF_PRECISION_MAX or math.isnan(sum(sizes)):
         return f"contains a number that is not finite or is over {HALF_PRECISION_MAX:,}"
-    if largest < HALF_PRECISION_LEAST:
+    if largest < HALF_PRECISION_MIN:
         return "is all zeros"
     return ""
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.grounding import LeftOut
+from moments_app.engines.grounding import DroppedItem
 from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from sessions_app.trace import span
@@ -75,7 +75,7 @@ class Endpoint:
         seconds: float,
         read: Callable[[Any], Read],
         refuses: Callable[[httpx2.Response], bool],
-        counts: Callable[[Read], tuple[int, Sequence[LeftOut]]] = lambda _: (0, ()),
+        counts: Callable[[Read], tuple[int, Sequence[DroppedItem]]] = lambda _: (0, ()),
     ) -> Read:
         """Make one HTTP call, and record it even if it fails.
 
@@ -96,7 +96,7 @@ class Endpoint:
         started = time.monotonic()
         usage: dict[str, int] = {}
         kept: int = 0
-        left_out: Sequence[LeftOut] = ()
+        left_out: Sequence[DroppedItem] = ()
         answered = b""
         broken_off = EngineError("unavailable", f"The call of {self.name} was aborted.")
         failure: EngineError | None = broken_off

@@ -28,7 +28,7 @@ from moments_app.engines.numbers import (
     years_since,
 )
 from moments_app.engines.transcript import Turn
-from moments_app.engines.words import in_digits, plain
+from moments_app.engines.words import fold, in_digits
 from sessions_app import lexemes
 
 MIN_SHARE = 0.25  # minimum share of a sentence's words that must be in the conversation; 0.5 would drop paraphrases
@@ -109,18 +109,18 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class DroppedItem:
     text: str
     reason: str
 
 
 @dataclass
-class Judged(Generic[Answer]):
+class CheckedAnswer(Generic[Answer]):
     """The supported part of an answer, and what was dropped."""
 
     answer: Answer
     kept: int = 0  # number of sentences and items that were kept
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[DroppedItem] = field(default_factory=list)
     problem: str = ""  # the reason to call the model again; blank if there is none
     is_usable: bool = False  # whether the answer to the last attempt can be used although it has a problem
 
@@ -129,7 +129,7 @@ class Judged(Generic[Answer]):
         return Counter(one.reason for one in self.left_out)
 
 
-Judge = Callable[[Answer], Judged[Answer]]
+AnswerCheck = Callable[[Answer], CheckedAnswer[Answer]]
 
 
 class Evidence:
@@ -150,10 +150,10 @@ class Evidence:
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
         self.kept_count = 0
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[DroppedItem] = []
 
-    def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
-        return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
+    def checked_answer(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> CheckedAnswer[Answer]:
+        return CheckedAnswer(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def supported(self, text: str, *, may_instruct: bool = False) -> str:
         """Return the supported sentences of a text. Drop instructions to the reader, unless `may_instruct` is set."""
@@ -175,7 +175,7 @@ class Evidence:
     def accepts(self, text: str, reason: str) -> bool:
         """Record a text as kept, or as dropped for a reason. Return whether it is kept."""
         if reason:
-            self.left_out.append(LeftOut(text, reason))
+            self.left_out.append(DroppedItem(text, reason))
         elif text.strip():
             self.kept_count += 1
         return not reason
@@ -231,7 +231,7 @@ class Evidence:
     @cached_property
     def _in_digits(self) -> list[str]:
         languages = self._likely_languages
-        return [in_digits(decades_in_digits(plain(text)), languages) for text in self._texts]
+        return [in_digits(decades_in_digits(fold(text)), languages) for text in self._texts]
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
@@ -289,7 +289,7 @@ class Evidence:
     def _unsaid_numbers(self, text: str) -> set[str]:
         """Return the numbers of a text that were never mentioned. Dates within a year of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
-        spans = {str(span) for span in spans_of_years(plain(text)) & self._years_since}
+        spans = {str(span) for span in spans_of_years(fold(text)) & self._years_since}
         return {number for number, forms in numbers_in(text) if not forms & self._numbers and not forms & spans}
 
     def _is_near(self, date: re.Match[str]) -> bool:

@@ -21,7 +21,7 @@ from moments_app.engines.calls.texts import (
     SummaryAnswer,
     SummaryRequest,
 )
-from moments_app.engines.grounding import LeftOut
+from moments_app.engines.grounding import DroppedItem
 from moments_app.engines.shared_call import Part
 
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of calls to embedders and rerankers
@@ -71,7 +71,7 @@ class CallRecord:
     retry_after: float | None = None  # seconds to wait, as requested by the endpoint
     is_aborted: bool = False  # whether the caller aborted the call, which says nothing about the endpoint
     kept: int = 0  # number of sentences and items of the answer that were kept
-    left_out: Sequence[LeftOut] = field(default=(), repr=False)  # those that were dropped; not stored with the call
+    left_out: Sequence[DroppedItem] = field(default=(), repr=False)  # those that were dropped; not stored with the call
     exchange: Exchange | None = field(default=None, repr=False)  # the request and the answer of a failed call
     is_part: bool = False  # whether it is a part of a combined call, whose own record has the tokens and the time
     # whether a parallel call of the same job failed first, so this failure is not counted

@@ -26,7 +26,7 @@ from moments_app.engines.calls.texts import (
     SummaryRequest,
 )
 from moments_app.engines.endpoint import Endpoint, Refused
-from moments_app.engines.grounding import Answer, Judged
+from moments_app.engines.grounding import Answer, CheckedAnswer
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.shared_call import Part, PartAnswer
 
@@ -100,7 +100,7 @@ class ModelEngine:
         """Write a search query, with a single attempt, because the user is waiting."""
         question = request.question
         try:
-            return self._ask(question.shape, _messages(question.prompt, question.text), question.judged).answer
+            return self._ask(question.shape, _messages(question.prompt, question.text), question.checked_answer).answer
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
@@ -120,7 +120,7 @@ class ModelEngine:
     def _record_part(self, purpose: str, answer: PartAnswer) -> None:
         """Record a part of a shared call under its own purpose. A separate record has the tokens and the time."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
-        if isinstance(answer, Judged):
+        if isinstance(answer, CheckedAnswer):
             self._endpoint.record(replace(record, kept=answer.kept, left_out=answer.left_out))
         else:
             error = self._endpoint.invalid(answer)
@@ -132,17 +132,17 @@ class ModelEngine:
         If the model's answer is invalid or has no supported content, call the model a second time.
         """
         shared = next((answer for asked, answer in self._shared if asked == request), None)
-        if isinstance(shared, Judged):
+        if isinstance(shared, CheckedAnswer):
             answer: Answer = shared.answer
             return answer
         question = request.question
         messages = _messages(question.prompt, question.text)
         try:
-            return self._ask(question.shape, messages, question.judged).answer
+            return self._ask(question.shape, messages, question.checked_answer).answer
         except InvalidAnswer as error:
             messages += _repair(error)
         try:
-            return self._ask(question.shape, messages, partial(question.judged, is_last=True)).answer
+            return self._ask(question.shape, messages, partial(question.checked_answer, is_last=True)).answer
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
@@ -171,7 +171,7 @@ class ModelEngine:
             seconds=self._timeout,
             read=read,
             refuses=lambda response: "response_format" in body and _refuses_format(response),
-            counts=lambda read: (read.kept, read.left_out) if isinstance(read, Judged) else (0, ()),
+            counts=lambda read: (read.kept, read.left_out) if isinstance(read, CheckedAnswer) else (0, ()),
         )
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, create_model
 from moments_app.engines.answers import InvalidAnswer, Shape, indexes_of, read_object
 from moments_app.engines.calls.formation import FormationRequest, parse_line
 from moments_app.engines.calls.moments import MomentRequest
-from moments_app.engines.grounding import Judged
+from moments_app.engines.grounding import CheckedAnswer
 from moments_app.engines.transcript import Turn, fenced
 
 PURPOSE = "combined"
@@ -31,7 +31,7 @@ SEVERAL_CONVERSATIONS = (
 )
 
 Request = MomentRequest | FormationRequest
-PartAnswer = Judged[Any] | InvalidAnswer
+PartAnswer = CheckedAnswer[Any] | InvalidAnswer
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _answer_of(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
         return InvalidAnswer("", "the combined answer doesn't contain this part.")
     own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
     try:
-        return part.request.question.judged_text(json.dumps(own))
+        return part.request.question.checked_text(json.dumps(own))
     except InvalidAnswer as error:
         return error
 

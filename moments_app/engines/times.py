@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
-from moments_app.engines.words import in_digits, placed_digits, plain
+from moments_app.engines.words import digits_with_positions, fold, in_digits
 from sessions_app import lexemes
 
 # Kinds of patterns.
@@ -83,7 +83,7 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Found:
+class TimeMatch:
     time: Time
     start: int
     end: int
@@ -100,7 +100,7 @@ class _Pattern:
     read: Reader | None  # None if the match is not a time
 
 
-def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], today: date) -> Iterator[Found]:
+def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], today: date) -> Iterator[TimeMatch]:
     """Yield the possible times in a text, in any order. They may overlap.
 
     Args:
@@ -118,16 +118,16 @@ def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], toda
                 yield from _found(language, pattern, digits, today)
 
 
-def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterator[Found]:
+def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterator[TimeMatch]:
     for match in pattern.pattern.finditer(digits):
         try:
             time = pattern.read(match, today) if pattern.read else Time(NONE, today, today)
         except (OverflowError, ValueError):  # the day does not exist, or the date is out of range
             continue
-        yield Found(time, *match.span(), language)
+        yield TimeMatch(time, *match.span(), language)
 
 
-def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Found]:
+def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[TimeMatch]:
     """Return the relative times in a text, in order and without overlaps.
 
     Args:
@@ -137,11 +137,11 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
     candidates = _candidates(text)
     if not candidates:
         return []
-    digits, places = placed_digits(text, candidates)
+    digits, places = digits_with_positions(text, candidates)
     found = list(times_in(digits, candidates, (RELATIVE, NONE), today))
     if not found:
         return []
-    ended, times = 0, list[Found]()
+    ended, times = 0, list[TimeMatch]()
     kept = in_likely_language(found, text)
     none = [one for one in kept if one.time.unit == NONE]
     named = [one for one in kept if one.time.unit != NONE]
@@ -163,7 +163,7 @@ def _of_script(text: str) -> list[str]:
     return [language for languages, letters in _BY_SCRIPT if letters.search(text) for language in languages]
 
 
-def in_likely_language(found: Iterable[Found], text: str) -> list[Found]:
+def in_likely_language(found: Iterable[TimeMatch], text: str) -> list[TimeMatch]:
     """Return the times found in the likely languages of the text.
 
     If there are none and the language is uncertain, return long matches in other languages.
@@ -180,7 +180,7 @@ def _is_latin(language: str) -> bool:
     return all(language not in languages for languages, _ in _BY_SCRIPT)
 
 
-def _is_dated(digits: str, found: Found) -> bool:
+def _is_dated(digits: str, found: TimeMatch) -> bool:
     return bool(_date_beside(found.language).match(digits, found.end) or digits[found.end :].startswith(("'s", "’s")))
 
 
@@ -228,7 +228,7 @@ def _words() -> Mapping[str, Mapping[str, list[str]]]:
     """Return the words of `times.txt` by language and kind, in lower case and without accents."""
     return {
         language: {
-            kind: [in_digits(word, ()) if language in UNSPACED else plain(word) for word in listed]
+            kind: [in_digits(word, ()) if language in UNSPACED else fold(word) for word in listed]
             for kind, listed in kinds.items()
         }
         for language, kinds in _listed().items()
@@ -248,7 +248,7 @@ def _listed() -> Mapping[str, Mapping[str, list[str]]]:
 
 def _candidates(text: str) -> list[str]:
     """Return the languages in which a text may contain a relative time, based on a quick check of its words."""
-    said = plain(text)
+    said = fold(text)
     groups: dict[str, set[str]] = defaultdict(set)
     words = set(_WORD.findall(said))
     for key in _keys().keys() & words.union([f"{word[:_BEGINNING]}*" for word in words]):

@@ -121,7 +121,7 @@ _BY_SCRIPT = ("ru",)
 _PIECES = re.compile(r"(hundert|tausend|und)")
 
 
-def plain(text: str) -> str:
+def fold(text: str) -> str:
     """Return a text in lower case, without accents."""
     if text.isascii():
         return text.lower()
@@ -131,15 +131,15 @@ def plain(text: str) -> str:
 
 def in_digits(text: str, languages: Collection[str]) -> str:
     """Return a text in lower case, without accents, and with its number words as digits."""
-    return _in_digits(plain(text), [], languages)[0]
+    return _in_digits(fold(text), [], languages)[0]
 
 
-def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
+def digits_with_positions(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
     """Return the result of `in_digits`, and where its characters come from.
 
     The second value has the index in the original text of each character, and of the end.
     """
-    letters = text.lower() if text.isascii() else [plain(one) for one in text]
+    letters = text.lower() if text.isascii() else [fold(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
     return _in_digits("".join(letters), [*places, len(text)], languages)
 
@@ -285,5 +285,5 @@ def _number_words() -> dict[str, dict[str, int]]:
         if not line.startswith("#"):
             head, _, listed = line.partition(": ")
             language, value = head.split()
-            words[language] |= {plain(word): int(value) for word in listed.split()}
+            words[language] |= {fold(word): int(value) for word in listed.split()}
     return words

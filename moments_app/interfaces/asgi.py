@@ -16,7 +16,7 @@ from django.http.request import validate_host
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memoryproject.serving.fair_shares import caller, charge_caller
-from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
+from memoryproject.serving.request_limits import RESERVED_THREADS, ThreadsOfLoops
 from sessions_app.database.transactions import RequestKind, serving
 from sessions_app.models.daily_limit import Call, counting
 from sessions_app.refusals import Refusal
@@ -24,7 +24,7 @@ from sessions_app.refusals import Refusal
 T = TypeVar("T")
 
 _chat_threads = ThreadPoolExecutor(settings.DATABASE_POOL_SIZE, thread_name_prefix="chat")
-_chat_shares = ThreadsOfLoops(max(settings.DATABASE_POOL_SIZE - SPARE, 1))
+_chat_shares = ThreadsOfLoops(max(settings.DATABASE_POOL_SIZE - RESERVED_THREADS, 1))
 
 
 class UnknownHost(Refusal):

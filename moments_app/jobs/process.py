@@ -18,7 +18,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
 from django.dispatch import receiver
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.models import Circuit, Correction, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import TITLES, JobQuerySet
@@ -184,7 +184,7 @@ class Process(ABC, Generic[Input, Answer]):
 
     name: ClassVar[str]  # stored with each job; don't change it once there are jobs
     title: ClassVar[str] = ""  # shown in the admin
-    makes: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
+    output: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
     prompt_purpose: ClassVar[str] = ""  # purpose of the prompts that operators can try with it; blank if there are none
     is_upkeep: ClassVar[bool] = False  # whether housekeeping deletes completed jobs
     lane: ClassVar[Lane] = Lane.BUILD
@@ -195,8 +195,8 @@ class Process(ABC, Generic[Input, Answer]):
         if "name" in vars(cls):
             _register(cls)
 
-    def caller(self, job: Job) -> Caller | None:
-        """Return the caller of the engine or embedder that the job needs, or None."""
+    def engine_factory(self, job: Job) -> EngineFactory | None:
+        """Return the engine or embedder that the job calls, or None."""
         return None
 
     def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
@@ -218,7 +218,7 @@ class Process(ABC, Generic[Input, Answer]):
         Don't read or write rows, because there is no transaction and no connection. May raise `EngineError`.
 
         Args:
-            engine: the opened engine; None if `caller` returns None.
+            engine: the opened engine; None if `engine_factory` returns None.
             progress: a function to call with the numbers of finished steps and of all steps.
         """
 
@@ -233,7 +233,7 @@ class Process(ABC, Generic[Input, Answer]):
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
         """Queue the runs that new messages make due, in the append's transaction. If none are due, run no query."""
         due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
-        return Job.objects.request_each(self.name, list(due), requested_by="append")
+        return Job.objects.request_many(self.name, list(due), requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
         """Undo what a failed attempt has started. Called before the job is queued again or marked as failed."""

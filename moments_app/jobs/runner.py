@@ -65,7 +65,7 @@ class Stopped(BaseException):
 def run_claimed(job: Job) -> Job:
     """Run a claimed job until it ends or is queued again. May raise `Stopped`."""
     try:
-        with counting(Call(job.counts_for)):
+        with counting(Call(job.limit_subjects)):
             _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may have this process
         job.retry_later(str(error))
@@ -96,13 +96,13 @@ def _run_with(process: AnyProcess, job: Job) -> None:
 
 def _run_if_allowed(job: Job, process: AnyProcess) -> None:
     """Run the job, or postpone it if its engine's circuit is open or a daily limit is used up."""
-    caller = process.caller(job)
-    if caller is None or not caller.is_model:
+    factory = process.engine_factory(job)
+    if factory is None or not factory.is_model:
         return _claim_think_commit(job, process)
-    circuit = Circuit.objects.open_of(caller)
+    circuit = Circuit.objects.open_for(factory)
     if circuit and not circuit.allows(job):
         return circuit.hold(job, process.jobs_of_same_engine(job))
-    if not caller.is_free and (pause := EngineCall.objects.reached_limit(job)):
+    if not factory.is_free and (pause := EngineCall.objects.reached_limit(job)):
         return _postpone_to_another_day(job, process, pause)
     try:
         _claim_think_commit(job, process)
@@ -139,9 +139,9 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
     """Return the failure group of a failed attempt, and count the failure. Return None if the job was deleted."""
     if not Job.objects.filter(pk=job.pk).exists():
         return None
-    caller = process.caller(job)
+    factory = process.engine_factory(job)
     if isinstance(error, EngineError):
-        failure = FailureGroup.objects.find(job, job.process, error.kind, engine=caller.name if caller else "")
+        failure = FailureGroup.objects.find(job, job.process, error.kind, engine=factory.name if factory else "")
         is_counted = failure.count > 0  # failed calls are counted when they are recorded
     else:
         kinds = {CannotRun: MISSING_PROMPT, ArchiveError: ARCHIVE}
@@ -155,8 +155,8 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
 
 def _open_circuit(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
     """Return the open circuit of the engine whose call failed, if it holds this job."""
-    caller = process.caller(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
-    circuit = Circuit.objects.open_of(caller) if caller else None
+    factory = process.engine_factory(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
+    circuit = Circuit.objects.open_for(factory) if factory else None
     return circuit if circuit and circuit.holds(job) else None
 
 
@@ -165,9 +165,9 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         input = _input_of(job, process, progress)
         if isinstance(input, Skipped):
             return
-        caller = process.caller(job)
-        engine = caller.open(recorder(job, input.prompt_for, caller.work)) if caller else None
-        if caller and caller.is_model:
+        factory = process.engine_factory(job)
+        engine = factory.open(recorder(job, input.prompt_for, factory.work)) if factory else None
+        if factory and factory.is_model:
             # Close the connection during a model call, because slow models would use up the database's connections.
             # Without a model there is no wait, and a new connection costs as much as all the statements of a small job.
             connection.close()
@@ -193,7 +193,7 @@ def _hold_person(job: Job) -> None:
     Raises:
         ClaimLost: the person was erased.
     """
-    if job.user_id is not None and not UserProfile.objects.hold([job.user_id]):
+    if job.user_id is not None and not UserProfile.objects.protect([job.user_id]):
         raise ClaimLost
 
 
@@ -254,7 +254,7 @@ def _type_and_place(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Retried:
+class RetryResult:
     jobs: int  # number of jobs that are due now
     not_needed: int  # number of failed jobs that are not retried, because another open job does their work
     left: int  # number of failed jobs to retry with another call of `retry_all`
@@ -280,7 +280,7 @@ def retry_one(jobs: JobQuerySet) -> Job | None:
     return waiting
 
 
-def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> Retried:
+def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> RetryResult:
     """Queue failed jobs again, make waiting jobs due now, and make the probes of open circuits due."""
     failed = jobs.filter(status=Job.Status.FAILED)
     retried, refused = 0, 0
@@ -294,7 +294,7 @@ def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str
     for circuit in circuits:
         with suppress(NotOpen):
             circuit.try_now(actor)
-    return Retried(retried, refused, max(0, failed.count() - refused))
+    return RetryResult(retried, refused, max(0, failed.count() - refused))
 
 
 @transaction.atomic

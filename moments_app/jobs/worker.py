@@ -9,7 +9,7 @@ urgent lanes, but never from less urgent ones. So a summary for a waiting user i
 work. The last worker claims jobs from all lanes. A worker that runs schedules claims them first.
 
 **Rest.** On an idle site, only the last worker runs. It starts the others when it has been busy for `BUSY_SECONDS`. The
-watchdog starts them when a job is overdue. They end after `REST_SECONDS` without a job. While the last worker is busy,
+watchdog starts them when a job is overdue. They end after `IDLE_SECONDS` without a job. While the last worker is busy,
 it wakes them repeatedly.
 
 **Fairness.** Within a lane, a worker continues with the next person who has a due job. A person never has two running
@@ -46,7 +46,7 @@ from moments_app.models.job import TASK
 from sessions_app.database.wake import IDLE, Channel, NotificationListener, wake
 from sessions_app.trace import HEADER, continue_trace
 
-REST_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends
+IDLE_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends
 BUSY_SECONDS = 0.2  # seconds of work after which the last worker starts the others
 BUSY_SECONDS_OF_TASKS = 1.0  # the same for tasks, because some run every minute and most are short
 RECOVERY_SECONDS = 5.0  # seconds between the watchdog's checks for lost jobs and due schedules
@@ -80,11 +80,11 @@ class Worker:
 
     Args:
         lanes: the lanes from which it claims jobs, its own first.
-        may_rest: whether the worker ends when it is idle. The worker that may not end starts the others.
+        exits_when_idle: whether the worker ends when it is idle. The worker that may not end starts the others.
     """
 
-    def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
-        self._may_rest = may_rest
+    def __init__(self, lanes: list[Lane], *, exits_when_idle: bool = False) -> None:
+        self._exits_when_idle = exits_when_idle
         self._woken_at = self._worked_at = time.monotonic()
         self._times_out_at = 0.0
         self._runs_schedules = Lane.SCHEDULED in lanes
@@ -108,14 +108,14 @@ class Worker:
                 signal.alarm(0)  # a pending alarm would kill the process later
 
     def _run_jobs(self, notifications: NotificationListener) -> None:
-        if not self._may_rest:  # this worker starts with the site
+        if not self._exits_when_idle:  # this worker starts with the site
             with suppress(DatabaseError):
                 Job.objects.resume_postponed()  # changed settings may release held jobs
         while not self._stopping.is_set():
             try:
                 if self._run_one():
                     continue
-                if self._may_rest and time.monotonic() - self._worked_at > REST_SECONDS:
+                if self._exits_when_idle and time.monotonic() - self._worked_at > IDLE_SECONDS:
                     return
                 notifications.wait(Job.objects.next_due(within=IDLE))
                 self._woken_at = time.monotonic()
@@ -159,7 +159,7 @@ class Worker:
         now, limit = time.monotonic(), settings.JOB_SECONDS
         self._times_out_at = now + limit
         alone = max(self._woken_at + (BUSY_SECONDS_OF_TASKS if is_task else BUSY_SECONDS) - now, 0.001)
-        signal.setitimer(signal.ITIMER_REAL, limit if self._may_rest else min(alone, limit), limit)
+        signal.setitimer(signal.ITIMER_REAL, limit if self._exits_when_idle else min(alone, limit), limit)
         try:
             yield
         finally:
@@ -175,7 +175,7 @@ class Worker:
         limit, left = settings.JOB_SECONDS, self._times_out_at - time.monotonic()
         if left <= 0:
             raise JobTimeout(f"It took longer than {limit} s.")
-        signal.setitimer(signal.ITIMER_REAL, min(REST_SECONDS / 2, left), limit)
+        signal.setitimer(signal.ITIMER_REAL, min(IDLE_SECONDS / 2, left), limit)
         os.kill(os.getppid(), WAKE)
 
 
@@ -185,10 +185,10 @@ def _trace(job: Job) -> AbstractContextManager[Span]:
 
 
 def serve(number: int, workers: int) -> None:
-    Worker(lanes_of(number, workers), may_rest=may_rest(number, workers)).serve()
+    Worker(lanes_of(number, workers), exits_when_idle=exits_when_idle(number, workers)).serve()
 
 
-def may_rest(number: int, workers: int) -> bool:
+def exits_when_idle(number: int, workers: int) -> bool:
     """Return whether an idle worker may end. Only the last worker may not."""
     return number < workers - 1
 
@@ -235,14 +235,14 @@ def _wake_for_due_jobs() -> None:
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveryResult:
     requeued: int
     failed: int  # number of jobs that failed after too many attempts
     restarted: int  # number of restarts by `Process.recover`
 
 
 @transaction.atomic
-def recover_jobs(*, idle: str = "") -> Recovered:
+def recover_jobs(*, idle: str = "") -> RecoveryResult:
     """Requeue or fail the running jobs whose worker died or stopped responding. Restart work that has no job.
 
     Args:
@@ -257,7 +257,7 @@ def recover_jobs(*, idle: str = "") -> Recovered:
         job.fail(f"The worker crashed or stopped responding {job.attempts} times.")
     for job in alive:
         job.release()
-    return Recovered(len(alive), len(dead), restarted)
+    return RecoveryResult(len(alive), len(dead), restarted)
 
 
 def process_name() -> str:

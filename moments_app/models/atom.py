@@ -136,7 +136,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         in_agent_shard = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
         return self.active().candidates().filter(reviewed_at=None).exclude(in_agent_shard)
 
-    def seen_by(self, user: UserProfile | None) -> Self:
+    def visible_to(self, user: UserProfile | None) -> Self:
         """Return the items visible to a person: their own items, and shared items that are not evicted."""
         shared = Q(user=None) & ~Q(state=MemoryAtom.State.EVICTED)
         return self.filter(shared | Q(user=user) if user else shared)
@@ -166,13 +166,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return the statements that were known to be true at a time."""
         return self.findable().filter(TrueAt(time))
 
-    def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
+    def of_timeline(self, user: int, subject_filter: Q, attribute: str) -> Self:
         """Return the history of a person's attribute: its facts, oldest first.
 
         Exclude wrong facts, and facts ended by an import, because the order in which they were learned doesn't show
         which fact replaced them.
         """
-        facts = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
+        facts = self.findable().filter(subject_filter, user=user, attribute=attribute, is_candidate=False)
         return facts.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:

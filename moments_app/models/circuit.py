@@ -26,7 +26,7 @@ from django.db.models import Count, F, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.engines.interface import FAILURE_CAUSES, CallRecord, FailureCause
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
@@ -81,12 +81,12 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
-    def open_of(self, caller: Caller) -> "Circuit | None":
-        return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
+    def open_for(self, factory: EngineFactory) -> "Circuit | None":
+        return self.open().filter(engine=factory.name, work=factory.work).first() if interval() else None
 
-    def is_healthy(self, caller: Caller) -> bool:
+    def is_healthy(self, factory: EngineFactory) -> bool:
         """Return whether the engine's last call succeeded, as far as is known."""
-        return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
+        return not self.filter(engine=factory.name, work=factory.work).exclude(state="closed", failures=0).exists()
 
     def refuse_query(self, engine: str) -> bool:
         """Return whether a query must be answered without the engine. Regularly admit one query as a probe."""
@@ -259,11 +259,11 @@ class Circuit(models.Model):
         return Job.objects.held().filter(circuit=self).alias(about=SUBJECT)
 
     @transaction.atomic
-    def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
+    def hold(self, job: Job, same_engine_jobs: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
         """Give up the claim on a job, and put it on hold until the circuit closes. The attempt doesn't count.
 
         Args:
-            alike: jobs that need the same engine. The due ones are held too.
+            same_engine_jobs: jobs that need the same engine. The due ones are held too.
             wait: minimum wait, if the circuit was closed in the meantime or only this job fails.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
@@ -271,7 +271,7 @@ class Circuit(models.Model):
         if not this.holds(job):  # the circuit was closed in the meantime
             return job.postpone(until, this.why, Job.Held.BACKOFF)
         job.postpone(until, this.why, Job.Held.CIRCUIT, circuit=this)
-        others = alike.due()
+        others = same_engine_jobs.due()
         if this.is_probing and this.probe:
             others = others.exclude(pk=this.probe)
         if not this.holds_all:
@@ -395,9 +395,9 @@ class Circuit(models.Model):
 
     def _isolate(self, answered: Job | None) -> None:
         """Isolate all people whose calls failed, except the person whose call succeeded."""
-        one = answered.subject if answered else None
+        subject = answered.subject if answered else None
         people = dict.fromkeys((*self.isolated, *self.failing))
-        self.isolated = [person for person in people if person != one][-MAX_PEOPLE:]
+        self.isolated = [person for person in people if person != subject][-MAX_PEOPLE:]
         self.failures, self.failing = 0, []
 
     def close_by_hand(self, actor: str) -> None:

@@ -172,7 +172,7 @@ class Contradiction(models.Model):
 
 
 class CorrectionQuerySet(OfPersonQuerySet["Correction"]):
-    def standing(self) -> Self:
+    def in_effect(self) -> Self:
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:

@@ -134,7 +134,7 @@ class EmbeddingModel(models.Model):
         EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)
         EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
 
-    def ask_refused_again(self) -> int:
+    def retry_refused(self) -> int:
         """Make all rejected texts due. Return their number."""
         return sum(kind.objects.refused(self).update(ask_again_at=None) for kind in KINDS.values())
 
@@ -251,7 +251,7 @@ KINDS: dict[str, type[AnyEmbedding]] = {
 }
 
 
-def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
+def queue_embedding(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
     """Queue the embedding of new texts if embeddings are enabled.
 
     If a job is already open, it also embeds the texts of this transaction.
@@ -266,11 +266,11 @@ def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: 
     return Job.objects.request("embed", session, requested_by=requested_by, stays_open=session is None, **about)
 
 
-def owner_arguments(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
+def owner_arguments(row: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
     """Return the arguments for `Job.objects.request` that queue a job about this row's person or shard."""
-    if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
+    if row.user_id is None and (stream := row if isinstance(row, MemoryStream) else getattr(row, "stream", None)):
         return {"stream": stream}
-    return {"user_id": of.user_id}
+    return {"user_id": row.user_id}
 
 
 @receiver(post_save, sender=Moment)
@@ -283,4 +283,4 @@ def embed_again(
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()
-    ask_to_embed("edit", **owner_arguments(instance))
+    queue_embedding("edit", **owner_arguments(instance))

@@ -184,7 +184,7 @@ class Pause:
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
-    def made(self) -> Self:
+    def without_parts(self) -> Self:
         """Exclude the parts of combined calls. The row of the combined call has the tokens of all its parts."""
         return self.filter(is_part=False)
 
@@ -228,7 +228,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             return None
         today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
         with unlimited():  # count the calls of all applications, even for an operator limited to some
-            spent = self.made().filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
+            spent = self.without_parts().filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
             reason = f"Waiting for the next day: {spent['calls']} calls today reach ENGINE__MAX_CALLS_PER_DAY."
@@ -270,7 +270,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             if call.exchange and existing and existing.user_id and settings.ENGINE.keep_failed_days:
                 KeptExchange.objects.store(created.pk, existing.user_id, call.exchange)
             if not (call.is_part or is_free(call.engine)):
-                whose = Call(job.counts_for) if job else current_call()
+                whose = Call(job.limit_subjects) if job else current_call()
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
@@ -283,9 +283,9 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def _limit_reached(job: Job) -> Pause | None:
-    for standing in DailyUsage.objects.standings(job.counts_for):
-        if reason := standing.models_used_up:
-            return Pause(tomorrow(), f"Waiting for the next day: {reason}", standing.subject)
+    for usage_status in DailyUsage.objects.usage_statuses(job.limit_subjects):
+        if reason := usage_status.models_used_up:
+            return Pause(tomorrow(), f"Waiting for the next day: {reason}", usage_status.subject)
     return None
 
 

@@ -34,14 +34,14 @@ from sessions_app.refusals import Refusal
 from sessions_app.trace import MAX_TRACE_CHARS, traceparent
 
 if TYPE_CHECKING:
-    from moments_app.engines.grounding import LeftOut
+    from moments_app.engines.grounding import DroppedItem
     from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
 TASK = "run_task"  # the process whose jobs call a function
 JOB_FAILED = "job_failed"  # type of event
 LEFT_OUT = "left_out"  # key in results: sentences dropped from a model's answers, with reasons
-LEFT_OUT_MOST = 50
+LEFT_OUT_MAX = 50
 LEFT_OUT_CHARS = 500  # maximum characters of each sentence
 CANCELLED = "cancelled_by"  # key in results: the operator who canceled the job
 # Titles, keyed by the name of the process or the purpose of model calls. Each process adds its own title and that of
@@ -281,7 +281,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         wake(Channel.TASKS)
         return job
 
-    def request_each(
+    def request_many(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
         """Queue a process for distinct sessions, as `request` does, with one statement.
@@ -294,7 +294,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         ]
         for job in jobs:
             job.record_origin()
-        insert_missing(jobs, named_by="session_id")
+        insert_missing(jobs, unique_field="session_id")
         if any(job.pk for job in jobs):
             wake_workers()
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
@@ -395,11 +395,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         is_busy = self.working().exclude(process=TASK).of_subject(subject).exists()
         return None if is_busy else self._claimed(worker, pk=pk)
 
-    def claim_each(self, jobs: "Sequence[Job]") -> bool:
+    def claim_many(self, jobs: "Sequence[Job]") -> bool:
         """Claim due jobs in the same transaction that completes them. Return whether all were claimed."""
         return self.due().filter(pk__in=[job.pk for job in jobs])._mark_claimed() == len(jobs)
 
-    def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
+    def complete_many(self, results: "Mapping[Job, dict[str, Any]]") -> None:
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
@@ -573,7 +573,7 @@ class Job(models.Model):
         return title_of(self.process)
 
     @cached_property
-    def left_out(self) -> "list[LeftOut]":
+    def left_out(self) -> "list[DroppedItem]":
         """The sentences that this run has dropped from answers."""
         return []
 
@@ -583,7 +583,7 @@ class Job(models.Model):
         return self.user_id or -(self.stream_id or 0)
 
     @property
-    def counts_for(self) -> list[Subject]:
+    def limit_subjects(self) -> list[Subject]:
         """The key and application whose limits include the job's model calls."""
         pks = {SubjectKind.KEY: self.key_id, SubjectKind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
@@ -664,7 +664,7 @@ class Job(models.Model):
         if not self.left_out:
             return {}
         dropped = Counter(result.get("dropped", {})) + Counter(one.reason for one in self.left_out)
-        shown = [{"text": one.text[:LEFT_OUT_CHARS], "reason": one.reason} for one in self.left_out[:LEFT_OUT_MOST]]
+        shown = [{"text": one.text[:LEFT_OUT_CHARS], "reason": one.reason} for one in self.left_out[:LEFT_OUT_MAX]]
         return {"dropped": dict(dropped), LEFT_OUT: shown}
 
     def skip(self, reason: str) -> None:
@@ -676,7 +676,7 @@ class Job(models.Model):
                 self._log_failure()
 
     def _log_failure(self) -> None:
-        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):  # the person is not being erased
+        if self.user_id is None or UserProfile.objects.try_protect(self.user_id):  # the person is not being erased
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,

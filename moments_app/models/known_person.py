@@ -25,11 +25,11 @@ _LOWERED = Func(
 )
 
 
-def person_key(name: str, taken: Collection[str]) -> str:
+def person_key(name: str, used_keys: Collection[str]) -> str:
     """Return a key for a new person: the name, or the name and a number (`anna-2`) if the key is taken."""
     key = slug = slugify(name, allow_unicode=True)[:KEY_CHARS].strip("-") or "person"
     number = 1
-    while key == SELF or key in taken:
+    while key == SELF or key in used_keys:
         number += 1
         key = f"{slug}-{number}"
     return key

@@ -213,19 +213,19 @@ class Moment(Episode, Searched):
         return deleted
 
 
-def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
+def moment_key(name: str, starts_at: datetime, used_keys: Collection[str]) -> str:
     """Return a key for a new moment, such as `ski-trip-20260303`, or `ski-trip-20260303-2` if that is taken."""
     date = f"{starts_at:%Y%m%d}"
     slug = slugify(name, allow_unicode=True)[: KEY_MAX_LENGTH - len(date) - 8].strip("-") or "moment"
     key, number = f"{slug}-{date}", 1
-    while key in taken:
+    while key in used_keys:
         number += 1
         key = f"{slug}-{date}-{number}"
     return key
 
 
 class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
-    def of(self, session: Session) -> Self:
+    def for_session(self, session: Session) -> Self:
         """Return a session's drafts for turns not covered by a moment, in order."""
         return self.filter(session=session, last_sequence__gt=session.built_to).order_by("first_sequence")
 

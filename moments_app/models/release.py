@@ -21,7 +21,7 @@ _SIGNER = signing.Signer(salt="moments_app.release", sep=":")
 
 
 class ReleaseQuerySet(models.QuerySet["Release"]):
-    def standing(self) -> Self:
+    def in_effect(self) -> Self:
         return self.filter(revoked_at=None)
 
     def made_from(self, atoms: Iterable[MemoryAtom]) -> Self:

@@ -54,7 +54,7 @@ class RetractionQuerySet(OfPersonQuerySet["Retraction"]):
     def of_shard(self, stream: MemoryStream) -> Self:
         return self.filter(stream=stream, user=None)
 
-    def standing(self) -> Self:
+    def in_effect(self) -> Self:
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
@@ -142,7 +142,7 @@ class Retraction(models.Model):
     @property
     def is_orphaned(self) -> bool:
         """True if the retraction that caused this one is no longer in effect."""
-        return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
+        return bool(self.cause_id) and not Retraction.objects.in_effect().filter(retraction_id=self.cause_id).exists()
 
     @property
     def may_be_undone(self) -> bool:
@@ -157,15 +157,15 @@ class Retraction(models.Model):
 
 
 class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
-    def of(self, model: type[models.Model]) -> Self:
+    def for_model(self, model: type[models.Model]) -> Self:
         return self.filter(model=model._meta.label_lower)
 
     def withdrawn(self, model: type[models.Model]) -> Self:
-        return self.of(model).filter(is_rewritten=False)
+        return self.for_model(model).filter(is_rewritten=False)
 
     def rewritten(self, model: type[models.Model]) -> Self:
         """Return rows that stayed in a table, with the values from before they were rewritten."""
-        return self.of(model).filter(is_rewritten=True)
+        return self.for_model(model).filter(is_rewritten=True)
 
     def ids(self) -> list[int]:
         return list(self.values_list("object_pk", flat=True))
@@ -190,7 +190,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
 
         A rewritten row that was deleted in the meantime is not restored.
         """
-        return sum(_restore(table, list(self.of(table).order_by("object_pk"))) for table in tables)
+        return sum(_restore(table, list(self.for_model(table).order_by("object_pk"))) for table in tables)
 
     def restore_missing(self, table: type[models.Model]) -> None:
         """Restore removed rows, except rows replaced by newer ones and rows whose source was deleted."""

@@ -36,14 +36,14 @@ def labels(namespace: str) -> list[str]:
     return namespace.split(END)[:-1]
 
 
-def range_of(prefix: Sequence[str]) -> tuple[str, str]:
+def namespace_range(prefix: Sequence[str]) -> tuple[str, str]:
     """Return the range of stored namespaces with this prefix: its start, and its end (exclusive)."""
     start = stored(prefix)
     return start, start[:-1] + AFTER_END if prefix else HIDDEN
 
 
 class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
-    def of(self, user: UserProfile | None, application: int) -> Self:
+    def owned_by(self, user: UserProfile | None, application: int) -> Self:
         """Return the items of a user. Without a user, return the application's own items."""
         return self.filter(user=user, application=application)
 
@@ -54,7 +54,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return self.filter(expires_at__lte=Now())
 
     def within(self, prefix: Sequence[str]) -> Self:
-        start, end = range_of(prefix)
+        start, end = namespace_range(prefix)
         return self.filter(namespace__gte=start, namespace__lt=end)
 
     def in_order(self) -> Self:

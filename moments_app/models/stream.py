@@ -97,7 +97,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         """Return the active streams to which formations add items."""
         return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
 
-    def seen_by(self, *sessions: Session) -> Self:
+    def visible_to(self, *sessions: Session) -> Self:
         """Return the streams of a person's sessions, of the person, and of the sessions' agents."""
         first, agents = sessions[0], {session.agent_id for session in sessions}
         own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
@@ -138,12 +138,12 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         streams = [MemoryStream(session=session, agent_id=session.agent_id, **own) for session in sessions]
         agents = sorted({session.agent_id for session in sessions})
         streams += [MemoryStream(agent_id=agent, **persons) for agent in agents]
-        insert_missing(streams, named_by="stream_id")
+        insert_missing(streams, unique_field="stream_id")
 
-    def fed_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
+    def learning_from_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
         """Return the streams to which formations add items, keyed by session. All sessions belong to one person."""
-        streams = list(self.seen_by(*sessions).extracting().order_by("id"))
-        return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
+        streams = list(self.visible_to(*sessions).extracting().order_by("id"))
+        return {session.pk: [stream for stream in streams if stream.learns_from(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
         """Return the active streams for lessons: that of a session's agent, and that of all agents.
@@ -334,7 +334,7 @@ class MemoryStream(models.Model):
     def is_shard(self) -> bool:
         return self.stream_type == self.Type.AGENT
 
-    def is_fed_by(self, session: Session) -> bool:
+    def learns_from(self, session: Session) -> bool:
         """Return whether the stream may receive items from a session's turns."""
         if self.stream_type == self.Type.SESSION:
             return self.session_id == session.pk

@@ -83,9 +83,9 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         Args:
             end: sequence of the last turn of the window. The turn ends a round.
         """
-        return bool(self.begin_each({session: end}))
+        return bool(self.begin_many({session: end}))
 
-    def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
+    def begin_many(self, ends: Mapping[Session, int]) -> list[Session]:
         """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version."""
         windows = [
             (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)

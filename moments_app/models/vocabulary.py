@@ -15,7 +15,7 @@ from sessions_app.models import UserProfile
 
 
 class VocabularyQuerySet(models.QuerySet["Vocabulary"]):
-    def seen_by(self, user: UserProfile, agent_id: str) -> Self:
+    def visible_to(self, user: UserProfile, agent_id: str) -> Self:
         """Return the vocabularies of a person, of an agent's shards, and of the shards for all agents."""
         shards = Q(stream__is_active=True, stream__agent_id__in={"", agent_id})
         shards &= Q(stream__application=user.application_id)

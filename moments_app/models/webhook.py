@@ -129,7 +129,7 @@ class WebhookEndpoint(models.Model):
 
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
-    def queue_each(self, events: Sequence[Event]) -> None:
+    def queue_many(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
         public = [event for event in events if event.type in WebhookEvent.values]
         endpoints = WebhookEndpoint.objects.subscribed_to(public) if public else ()
@@ -249,4 +249,4 @@ def pause_after(failures: int) -> timedelta:
 @receiver(post_save, sender=Event)
 def queue_webhooks(instance: Event, created: bool, **_: Any) -> None:
     if created:
-        WebhookDelivery.objects.queue_each([instance])
+        WebhookDelivery.objects.queue_many([instance])

@@ -12,7 +12,7 @@ from django.db.models import Sum
 from django.db.models.functions import Ceil
 from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller, engine_name, language_model
+from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -28,16 +28,16 @@ from moments_app.jobs.process import (
     turns_to_estimate,
 )
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     BUILT,
     MAX_TURNS,
     BuildInput,
-    Built,
+    BuildResult,
     builder_prompt,
     chunks_with_drafts,
     divide,
-    lock_unless_moved,
+    lock_if_unchanged,
     result_of,
     store_moments,
 )
@@ -54,15 +54,15 @@ PROMPT_TOKENS = 1_450  # estimated tokens of a call without its turns: prompt, j
 REBUILD_TO = "again_to"  # key in params: the turn that a build must reach, because moments up to it were withdrawn
 
 
-class BuildMoments(Process[BuildInput, Built]):
+class BuildMoments(Process[BuildInput, BuildResult]):
     """Divides the waiting turns of a session into moments."""
 
     name = "build_moments"
     title = "Build moments"
-    makes = "moments of new messages"
+    output = "moments of new messages"
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         return language_model(settings.ENGINE.model)
 
     def claim(self, job: Job) -> BuildInput | Skipped:
@@ -84,17 +84,17 @@ class BuildMoments(Process[BuildInput, Built]):
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
             chunks=chunks_with_drafts(
-                shown, blank_platform_text(shown), list(EpisodeDraft.objects.of(session)), session.user.zone
+                shown, blank_platform_text(shown), list(EpisodeDraft.objects.for_session(session)), session.user.zone
             ),
             corrections=corrections,
             is_cut=is_cut,
-            is_again=REBUILD_TO in job.params,
+            is_rebuild=REBUILD_TO in job.params,
         )
 
-    def think(self, input: BuildInput, engine: Engine, progress: Progress) -> Built:
+    def think(self, input: BuildInput, engine: Engine, progress: Progress) -> BuildResult:
         return divide(input, engine, progress)
 
-    def commit(self, job: Job, input: BuildInput, answer: Built) -> None:
+    def commit(self, job: Job, input: BuildInput, answer: BuildResult) -> None:
         """Store the moments and the partition event, reset the counters, and complete the job.
 
         Raises:
@@ -104,13 +104,13 @@ class BuildMoments(Process[BuildInput, Built]):
         session = locked_session(job)
         if session.built_to != input.session.built_to:
             raise InputChanged("The session's moments changed while the engine was working.")
-        user = lock_unless_moved(session.user_id, input.corrections, builds=[input])
+        user = lock_if_unchanged(session.user_id, input.corrections, builds=[input])
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
         user.save(update_fields=["updated_at"])  # invalidates cached contexts
         _move_boundary(job, session, input, answer, moments)
         complete(job, BUILT, result_of(input, answer, moments))
-        ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+        queue_embedding(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
@@ -132,10 +132,10 @@ class BuildMoments(Process[BuildInput, Built]):
         if settling_is_one_call() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
             return None
         tokens = tokens_of(turns_to_estimate(UNBUILT, everything=everything))
-        most = float(settings.MOMENT_BUILDER.max_input_tokens)
-        own: Any = {"filter": GreaterThan(tokens, most)} if settling_is_one_call() else {}
+        max_tokens = float(settings.MOMENT_BUILDER.max_input_tokens)
+        own: Any = {"filter": GreaterThan(tokens, max_tokens)} if settling_is_one_call() else {}
         engine = engine_name(settings.ENGINE.model)
-        calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
+        calls, shown = Sum(Ceil(tokens / max_tokens), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
 
 
@@ -194,14 +194,16 @@ def _first_waiting(session: Session) -> int:
 # --- commit ---
 
 
-def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:
+def _move_boundary(
+    job: Job, session: Session, input: BuildInput, built: BuildResult, moments: Sequence[Moment]
+) -> None:
     session.built_to = input.last_sequence
     session.save(update_fields=["last_moment_message_idx"])
     EpisodeDraft.objects.publish([session])
     if settings.MOMENT_BUILDER.insert_partition_event:
         PartitionEvent.of_build(moments, journey=built.journey, session=session).store_after(input.last_sequence)
         session.begin_live_window(input.last_sequence + 1)
-    if not input.is_again:
+    if not input.is_rebuild:
         _reset_counters(session, input.session)
 
 

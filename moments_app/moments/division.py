@@ -66,7 +66,7 @@ class BuildInput(ProcessInput):
         chunks: the turns for the engine, in order. Some have a draft and need no call.
         corrections: the state of the person's corrections at the start of the claim.
         is_cut: whether more turns are due than one run accepts.
-        is_again: whether moments of these turns were withdrawn or are replaced. Such a build does not reset the
+        is_rebuild: whether moments of these turns were withdrawn or are replaced. Such a build does not reset the
             counters.
     """
 
@@ -78,7 +78,7 @@ class BuildInput(ProcessInput):
     chunks: list[Chunk]
     corrections: CorrectionState
     is_cut: bool = False
-    is_again: bool = False
+    is_rebuild: bool = False
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt and without drafts, so that the engine writes all moments again."""
@@ -104,7 +104,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuildResult:
     """The moments from all answers, and the journey that includes them."""
 
     segments: list[Segment]
@@ -154,7 +154,7 @@ def split_chunks(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo
 # --- think ---
 
 
-def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
+def divide(input: BuildInput, engine: Engine, progress: Progress) -> BuildResult:
     """Call the engine for each chunk without a draft. Each call receives the journey up to its turns.
 
     Raises:
@@ -171,7 +171,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
             found = _segments(answer.moments, chunk.sequences)
         segments += found
         journey = journey.extended([_known_moment(segment, chunk) for segment in found])
-    return Built(_extend(segments, input), journey_text(journey), engine.name)
+    return BuildResult(_extend(segments, input), journey_text(journey), engine.name)
 
 
 def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
@@ -222,7 +222,7 @@ def _extend(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 # --- commit ---
 
 
-def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
+def lock_if_unchanged(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
     """Lock and return a person. Raise `InputChanged` if moments, drafts or facts that the engine received changed."""
     user = UserProfile.objects.locked().get(pk=user_id)  # every change of the chain locks the person
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
@@ -238,10 +238,10 @@ def lock_unless_moved(user_id: int, corrections: CorrectionState, *, builds: Seq
 class FinishedBuild:
     job: Job
     input: BuildInput
-    built: Built
+    built: BuildResult
 
 
-def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
+def store_moments(job: Job, input: BuildInput, built: BuildResult) -> list[Moment]:
     """Store the moments of a build, and link its turns to them. The caller must link the moments into the chain."""
     [moments] = store_builds([FinishedBuild(job, input, built)])
     return moments
@@ -251,31 +251,31 @@ def store_builds(builds: Sequence[FinishedBuild]) -> list[list[Moment]]:
     """Store the moments of several builds of one person, with a constant number of statements."""
     segments = [(one.input.session, segment) for one in builds for segment in one.built.segments]
     times = _times(segments)
-    taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
-    left = iter(times)
-    stored = [_moments(build, left, taken) for build in builds]
+    used_keys = _used_keys(segments[0][0].user_id, [start for start, _ in times])
+    remaining_times = iter(times)
+    stored = [_moments(build, remaining_times, used_keys) for build in builds]
     _link_turns(Moment.objects.bulk_create([moment for moments in stored for moment in moments]))
     return stored
 
 
-def _moments(build: FinishedBuild, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
-    """Return the unsaved moments of a build, and add their keys to `taken`. The latest moment contains the journey."""
+def _moments(build: FinishedBuild, times: Iterator[tuple[datetime, datetime]], used_keys: set[str]) -> list[Moment]:
+    """Return the unsaved moments of a build, and add their keys to `used_keys`. The latest one contains the journey."""
     moments: list[Moment] = []
     for segment, said in zip(build.built.segments, times, strict=False):  # leaves the other times for the next builds
-        moments.append(_moment(build, segment, said, taken))
-        taken.add(moments[-1].key)
+        moments.append(_moment(build, segment, said, used_keys))
+        used_keys.add(moments[-1].key)
     max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = build.built.journey
     return moments
 
 
-def _moment(build: FinishedBuild, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
+def _moment(build: FinishedBuild, segment: Segment, said: tuple[datetime, datetime], used_keys: set[str]) -> Moment:
     session, written = build.input.session, segment.written
     columns = _columns(segment.draft)
     return Moment(
         **columns,
         user_id=session.user_id,
         source_session=session,
-        key=moment_key(columns["name"], said[0], taken),
+        key=moment_key(columns["name"], said[0], used_keys),
         starts_at=said[0],
         ends_at=said[1],
         first_sequence=segment.first_sequence,
@@ -292,7 +292,7 @@ def _columns(draft: DraftMoment) -> dict[str, Any]:
     return written | tags | {"name": draft.name.strip()}
 
 
-def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
+def drafts_of(job: Job, input: BuildInput, built: BuildResult) -> list[EpisodeDraft]:
     """Return unsaved drafts of the moments. A later build publishes them."""
     return [
         EpisodeDraft(
@@ -309,7 +309,7 @@ def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
     ]
 
 
-def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
+def _used_keys(user: int, starts: Sequence[datetime]) -> set[str]:
     on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
     return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
 
@@ -333,7 +333,7 @@ def _link_turns(moments: Sequence[Moment]) -> None:
         cursor.execute(LINK_SQL, values | {"sessions": sessions, "firsts": firsts, "lasts": lasts})
 
 
-def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
+def result_of(input: BuildInput, built: BuildResult, moments: Sequence[Moment]) -> dict[str, Any]:
     return {
         "moment_keys": [moment.key for moment in moments],
         "messages_compressed": input.last_sequence - input.first_sequence + 1,

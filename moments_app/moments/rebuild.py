@@ -10,7 +10,7 @@ from typing import Self
 
 from django.conf import settings
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -25,14 +25,14 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Correction, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
-    Built,
+    BuildResult,
     builder_prompt,
     divide,
-    lock_unless_moved,
+    lock_if_unchanged,
     split_chunks,
     store_moments,
 )
@@ -55,15 +55,15 @@ class RebuildInput(ProcessInput):
         return replace(self, prompt_version=version, build=self.build.with_prompt(version))
 
 
-class RebuildMoments(Process[RebuildInput, Built]):
+class RebuildMoments(Process[RebuildInput, BuildResult]):
     """Replaces the moments of a session, one build per run."""
 
     name = "rebuild_moments"
     title = "Rebuild moments"
-    makes = "rebuilt moments"
+    output = "rebuilt moments"
     lane = Lane.BULK
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         return language_model(settings.ENGINE.model)
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
@@ -76,10 +76,10 @@ class RebuildMoments(Process[RebuildInput, Built]):
                 return _input(session, moments, shown, corrections)
         return Skipped("no moment is left whose turns are in the transcript")
 
-    def think(self, input: RebuildInput, engine: Engine, progress: Progress) -> Built:
+    def think(self, input: RebuildInput, engine: Engine, progress: Progress) -> BuildResult:
         return divide(input.build, engine, progress)
 
-    def commit(self, job: Job, input: RebuildInput, answer: Built) -> None:
+    def commit(self, job: Job, input: RebuildInput, answer: BuildResult) -> None:
         """Replace the old moments with the new ones, queue the next run, and complete the job.
 
         Raises:
@@ -87,7 +87,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
             InputChanged: moments were changed or deleted, turns were retracted, or a fact was corrected meanwhile.
         """
         session = locked_session(job)
-        user = lock_unless_moved(session.user_id, input.build.corrections, builds=[input.build])
+        user = lock_if_unchanged(session.user_id, input.build.corrections, builds=[input.build])
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise InputChanged("The session's moments changed while the engine was working.")
@@ -105,7 +105,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
             "engine_calls": len(input.build.chunks),
         }
         complete(job, "moments_rebuilt", result)
-        ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+        queue_embedding(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
 
@@ -147,7 +147,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
         last_sequence=moments[-1].last_sequence,
         chunks=split_chunks(shown, blank_platform_text(shown), session.user.zone),
         corrections=corrections,
-        is_again=True,
+        is_rebuild=True,
     )
     return RebuildInput(build.prompt_version, build, {moment.pk: moment.updated_at for moment in moments})
 

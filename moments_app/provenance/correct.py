@@ -34,8 +34,8 @@ from moments_app.provenance.rewording import (
     Rewording,
     Row,
     TextChange,
+    inverse_rewording,
     restore,
-    reverting,
     reword,
     rows_of_sessions,
     rows_since,
@@ -74,16 +74,16 @@ class CorrectionRequest:
     valid_until: datetime | None = None
 
 
-def correcting(content: str) -> CorrectionRequest:
+def replacement_request(content: str) -> CorrectionRequest:
     """Return the request to replace the text of a fact that was never true."""
     return CorrectionRequest(Correction.Kind.CORRECTED, content.strip())
 
 
-def ending(valid_until: datetime | None = None) -> CorrectionRequest:
+def end_request(valid_until: datetime | None = None) -> CorrectionRequest:
     return CorrectionRequest(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
 
 
-def withdrawing() -> CorrectionRequest:
+def withdrawal_request() -> CorrectionRequest:
     """Return the request to withdraw a fact that was never true, without a replacement."""
     return CorrectionRequest(Correction.Kind.WITHDRAWN)
 
@@ -105,7 +105,7 @@ def matching_texts(fact: MemoryAtom) -> list[TextChange]:
     Raises:
         CannotCorrect: the fact belongs to no person.
     """
-    return _matching(fact, withdrawing())[1:]
+    return _matching(fact, withdrawal_request())[1:]
 
 
 def _matching(fact: MemoryAtom, request: CorrectionRequest) -> list[TextChange]:
@@ -225,7 +225,7 @@ def _refuse_undoing(correction: Correction) -> None:
     if correction.undone_at:
         raise CannotCorrect("The correction was already undone.")
     changed = {pk for change in correction.changes if "made" in change for pk in (change["pk"], change["made"])}
-    later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
+    later = Correction.objects.in_effect().filter(user=correction.user_id, pk__gt=correction.pk)
     for other in later.order_by("-pk"):
         if changed & {change["pk"] for change in other.changes if "made" in change}:
             raise CannotCorrect(f"The fact was corrected again. Undo the correction {other.correction_id} first.")
@@ -272,9 +272,9 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     """Return the source turns of the fact and the turns at `places`, with corrections applied."""
     own = Message.objects.all_turns().unretracted().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
-    beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
-    there = set(places)
-    found = [turn for turn in beside.select_related("session") if (turn.session_id, turn.sequence) in there]
+    candidates = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
+    wanted = set(places)
+    found = [turn for turn in candidates.select_related("session") if (turn.session_id, turn.sequence) in wanted]
     sources = list(own.filter(pk__in=fact.source_message_ids).select_related("session"))
     turns = sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
     return as_corrected(with_text(_person_of(fact), turns))
@@ -301,8 +301,8 @@ def _apply(change: TextChange, correction: Correction) -> dict[str, Any]:
     """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
-        made = _change_fact(change, correction)
-        return kept | {"made": made.pk if made else None}
+        replacement = _change_fact(change, correction)
+        return kept | {"made": replacement.pk if replacement else None}
     if change.kind == TURN:
         turn = Message.objects.get(pk=change.pk)
         place = {"user_id": correction.user_id, "session_id": turn.session_id, "sequence": turn.sequence}
@@ -403,12 +403,12 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
 
 
 def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> None:
-    made = {change["made"]: change["pk"] for change in correction.changes if change.get("made")}
-    for right, wrong in made.items():
+    replacements = {change["made"]: change["pk"] for change in correction.changes if change.get("made")}
+    for right, wrong in replacements.items():
         parts = MemoryAtom.objects.filter(merged_into=right)
         parts.change(StatementChange.Action.UNDONE, cause, merged_into_id=wrong)
         _move_links(right, wrong)
-    MemoryAtom.objects.filter(pk__in=made).delete()
+    MemoryAtom.objects.filter(pk__in=replacements).delete()
     changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
     after = {change["pk"]: change["after"] for change in correction.changes}
     for change in changed.newest_first():
@@ -444,7 +444,7 @@ def _reword_later_texts(session: Session, correction: Correction) -> None:
     since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
     new = Rewording(correction.before, correction.after).new_words
     said = any(since.filter(content__iregex=rf"\m{re.escape(word)}\M").exists() for word in new)
-    reword(rows_since(session, correction.created_at), reverting(correction, replaces_names=not said))
+    reword(rows_since(session, correction.created_at), inverse_rewording(correction, replaces_names=not said))
 
 
 def _refresh(correction: Correction, cause: Cause) -> None:

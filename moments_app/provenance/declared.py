@@ -56,10 +56,10 @@ from moments_app.provenance.export_format import (
     ValuesBefore,
     defer_references,
     derive_profile,
+    embed_imported_memories,
+    embed_imported_turns,
     link_bases,
     link_moments,
-    queue_embedding,
-    queue_turn_embedding,
     queue_word_count,
     restore_references,
     session_of,
@@ -104,15 +104,15 @@ declare(
             after=link_moments,
         ),
         address=("rem://moments/key/", "key"),
-        made_of=("source_session", "first_sequence", "last_sequence", "job"),
-        made_by=(BuildMoments.name, RebuildMoments.name, Settle.name),
+        derived_from=("source_session", "first_sequence", "last_sequence", "job"),
+        processes=(BuildMoments.name, RebuildMoments.name, Settle.name),
         is_withdrawn=True,
         is_rewritten=True,
     ),
     Provenance(
         EpisodeDraft,
-        made_of=("session", "first_sequence", "last_sequence", "job"),
-        made_by=(FormMemories.name,),
+        derived_from=("session", "first_sequence", "last_sequence", "job"),
+        processes=(FormMemories.name,),
         not_exported="it becomes a moment, and is recreated if it is missing",
         is_withdrawn=True,
     ),
@@ -133,8 +133,8 @@ declare(
             key=("session_id", "number"),
             after=link_bases,
         ),
-        made_of=("source_message_ids", "base"),
-        made_by=(RollSummary.name,),
+        derived_from=("source_message_ids", "base"),
+        processes=(RollSummary.name,),
         is_withdrawn=True,
     ),
     Provenance(
@@ -153,8 +153,8 @@ declare(
             skip_existing=True,
         ),
         address=("rem://streams/", "stream_id"),
-        made_of=("atoms",),
-        made_by=(Consolidate.name,),
+        derived_from=("atoms",),
+        processes=(Consolidate.name,),
         is_rewritten=True,
     ),
     Provenance(
@@ -168,7 +168,7 @@ declare(
             rows=lambda user: KnownPerson.objects.for_user(user).with_statements(),
             is_newer=True,
         ),
-        made_by=(FormMemories.name, Settle.name),
+        processes=(FormMemories.name, Settle.name),
         is_withdrawn=True,
     ),
     Provenance(
@@ -223,8 +223,8 @@ declare(
             is_former=True,
         ),
         address=("rem://atoms/", "atom_id"),
-        made_of=("source_session", "source_message_ids", "job", "written_by", "parts"),
-        made_by=(FormMemories.name, DigestSession.name, Settle.name, Consolidate.name),
+        derived_from=("source_session", "source_message_ids", "job", "written_by", "parts"),
+        processes=(FormMemories.name, DigestSession.name, Settle.name, Consolidate.name),
         is_withdrawn=True,
         is_rewritten=True,
         imported=derive_profile,
@@ -245,22 +245,25 @@ declare(
             rows=StatementChange.objects.of_person,
             is_newer=True,
         ),
-        made_of=("statement",),
+        derived_from=("statement",),
         is_withdrawn=True,
     ),
     *(
         Provenance(
             model,
             person=person,
-            made_of=made_of,
+            derived_from=derived_from,
             not_exported="the released wording is not the person's own",
             is_rewritten=True,
         )
-        for model, person, made_of in ((Release, "sources__user", ("sources",)), (ReleaseSource, "user", ("atom",)))
+        for model, person, derived_from in (
+            (Release, "sources__user", ("sources",)),
+            (ReleaseSource, "user", ("atom",)),
+        )
     ),
     Provenance(
         Contradiction,
-        made_of=("earlier", "later"),
+        derived_from=("earlier", "later"),
         not_exported="it asks operators about facts, and the facts are exported",
         is_withdrawn=True,
     ),
@@ -272,7 +275,7 @@ declare(
             fields="correction_id kind before after valid_until created_at undone_at",
             is_restored=False,
         ),
-        made_of=("fact",),
+        derived_from=("fact",),
         is_withdrawn=True,
     ),
     Provenance(
@@ -286,7 +289,7 @@ declare(
             order=("session_id", "sequence", "id"),
             is_newer=True,
         ),
-        made_of=("session", "sequence", "correction"),
+        derived_from=("session", "sequence", "correction"),
         is_rewritten=True,
     ),
     Provenance(
@@ -300,7 +303,7 @@ declare(
             order=("session_id", "sequence"),
             is_newer=True,
         ),
-        made_of=("session", "sequence"),
+        derived_from=("session", "sequence"),
         not_retracted="it refers to places in turns, and the turns stay in the transcript",
     ),
     Provenance(
@@ -312,7 +315,7 @@ declare(
             columns=tuple(Reference(end, end, MemoryAtom, "atom_id") for end in ("from_entity", "to_entity")),
             skip_existing=True,
         ),
-        made_of=("from_entity", "to_entity"),
+        derived_from=("from_entity", "to_entity"),
         is_withdrawn=True,
     ),
     Provenance(
@@ -346,7 +349,7 @@ declare(
             missing={"served": None},
             is_restored=False,
         ),
-        made_of=("session", "refs"),
+        derived_from=("session", "refs"),
         not_retracted="it records what was served, and models don't receive it",
         erase=erase.forget_contexts,
     ),
@@ -388,7 +391,7 @@ declare(
     ),
     Provenance(
         Vocabulary,
-        made_by=(CountWords.name,),
+        processes=(CountWords.name,),
         not_exported=IS_DERIVED,
         not_retracted=IS_DERIVED,
         imported=queue_word_count,
@@ -396,8 +399,8 @@ declare(
     Provenance(
         Word,
         person="vocabulary__user",
-        made_of=("vocabulary",),
-        made_by=(CountWords.name,),
+        derived_from=("vocabulary",),
+        processes=(CountWords.name,),
         not_exported=IS_DERIVED,
         not_retracted=IS_DERIVED,
         erase=erase.forget_words,
@@ -406,17 +409,17 @@ declare(
     *(
         Provenance(
             model,
-            made_of=("source",),
-            made_by=(Embed.name,),
+            derived_from=("source",),
+            processes=(Embed.name,),
             not_exported=IS_DERIVED,
             not_retracted="it is removed with its text",
             imported=ask,
         )
         for model, ask in (
-            (FactEmbedding, queue_embedding),
+            (FactEmbedding, embed_imported_memories),
             (MomentEmbedding, None),
             (ItemEmbedding, None),
-            (TurnEmbedding, queue_turn_embedding),
+            (TurnEmbedding, embed_imported_turns),
         )
     ),
 )

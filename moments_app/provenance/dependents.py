@@ -256,7 +256,7 @@ def dependents_of_items(
         user: the person of the turns; None if there are no turns.
         also: primary keys of other rows withdrawn with the items, keyed by table.
     """
-    releases = list(Release.objects.standing().made_from(items).select_related("atom").order_by("pk"))
+    releases = list(Release.objects.in_effect().made_from(items).select_related("atom").order_by("pk"))
     atoms = [*items, *(release.atom for release in releases if release.atom)]
     since = first_consolidated(atoms)
     lines = [
@@ -365,7 +365,7 @@ def _derived_rows(
     for table in generic_tables():
         own = table.model._base_manager.order_by("pk")
         rows = own.filter(_has_source(table, sources, user))
-        if "job" in table.made_of:
+        if "job" in table.derived_from:
             rows = own.filter(Q(pk__in=rows.values("pk")) | Q(job__in=rows.exclude(job=None).values("job")))
         found[table.model] = list(rows)
         sources[table.model] = [row.pk for row in found[table.model]]
@@ -374,7 +374,7 @@ def _derived_rows(
 
 def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]], user: UserProfile | None) -> Q:
     has = Q(pk__in=())
-    for name in table.made_of:
+    for name in table.derived_from:
         column = table.model._meta.get_field(name)
         if isinstance(column, ForeignKey):
             has |= Q(**{f"{name}__in": sources.get(_table_of(column), ())})

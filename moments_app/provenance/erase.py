@@ -91,7 +91,7 @@ def forget_names(user: UserProfile) -> None:
 
 def _retracted_about(user: UserProfile) -> QuerySet[RetractedItem]:
     """Return retracted items of other people that may mention a person, ignoring case."""
-    items = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id).exclude(user=user)
+    items = RetractedItem.objects.for_model(MemoryAtom).filter(user__application=user.application_id).exclude(user=user)
     # `related_users` is stored as a JSON list in a string.
     return items.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk")
 

@@ -21,7 +21,7 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.models.atom import ABOUT, content_hash, id_hash
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
@@ -30,8 +30,8 @@ from moments_app.streams.edit import pin_text
 from moments_app.streams.known_people import link_all
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, PublicId, Reference, RestoredRow
-from sessions_app.people.import_user import Importing
+from sessions_app.people.export_format import Column, ExportState, Line, Model, Name, PublicId, Reference, RestoredRow
+from sessions_app.people.import_user import ImportState
 
 REQUESTED_BY = "import_user"
 # Fields of a task, goal or problem in older exports that are not columns of a statement, with their types.
@@ -57,7 +57,7 @@ class About(Reference):
     def __init__(self) -> None:
         super().__init__("about", "about", KnownPerson, "key", is_optional=True)
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         rows = super().read(rows, importing)
         keys = {row.line[self.name] for row in rows if row.line[self.name] and not row.columns["about_id"]}
         there = dict(KnownPerson.objects.filter(user=importing.user, key__in=keys).values_list("key", "pk"))
@@ -79,7 +79,7 @@ class Number(Column):
         super().__init__("number", "id")
         self._group = group
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         for line in lines:
             line["number"] = exporting.number(self.model, line[self._group], line["number"])
 
@@ -99,12 +99,12 @@ class NumberOf(Column):
         super().__init__(name, f"{name}_id")
         self._group, self._to = group, to
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         for line in lines:
             if line[self.name] is not None:
                 line[self.name] = exporting.numbers[self._to][line[self.name]]
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         for row in rows:
             named = row.line[self._group], row.line[self.name]
             row.columns[self.lookup] = importing.added[self._to].get(named)
@@ -119,7 +119,7 @@ class SourceSequences(Column):
     def __init__(self) -> None:
         super().__init__("source_sequences", "source_message_ids")
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         pks = {pk for line in lines for pk in line[self.name]}
         turns = Message.objects.for_user(exporting.user).filter(pk__in=pks)
         found = {pk: place for pk, *place in turns.values_list("pk", "session__session_id", "sequence")}
@@ -127,7 +127,7 @@ class SourceSequences(Column):
             places = [found[pk] for pk in line[self.name] if pk in found]
             line[self.name] = [sequence for session, sequence in places if session == line["session_id"]]
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         named: dict[int, set[int]] = defaultdict(set)
         for row in rows:
             if session := self._session(row, importing):
@@ -143,7 +143,7 @@ class SourceSequences(Column):
             row.columns[self.lookup] = [pks[place] for place in places if place in pks]
         return rows
 
-    def _session(self, row: RestoredRow, importing: Importing) -> int | None:
+    def _session(self, row: RestoredRow, importing: ImportState) -> int | None:
         pk: int | None = importing.added[Session].get((row.line["session_id"],))
         return pk
 
@@ -153,7 +153,7 @@ class ServedContext(Column):
 
     type, is_column = dict[str, Any] | None, False
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         for line in lines:
             kept = StoredContext.from_sealed(line[self.name], line["context_id"])
             line[self.name] = asdict(kept) if kept else None
@@ -162,7 +162,7 @@ class ServedContext(Column):
 class ValuesBefore(Column):
     """The values of a statement before a change, without primary keys."""
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         for line in lines:
             line[self.name] = StatementChange(before=line[self.name]).shown
 
@@ -182,11 +182,11 @@ class Labels(Column):
         AfterValidator(_within_limit),
     ]
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         for line in lines:
             line[self.name] = labels(line[self.name])
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         for row in rows:
             row.columns[self.name] = stored(row.line[self.name])
             row.columns["application_id"] = importing.user.application_id
@@ -198,7 +198,7 @@ class OtherAtom(Column):
 
     type, is_column = uuid.UUID | None, False
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         pks = {line[self.name] for line in lines}
         found = dict(MemoryAtom.objects.filter(user=exporting.user, pk__in=pks - {None}).values_list("pk", "atom_id"))
         for line in lines:
@@ -206,9 +206,9 @@ class OtherAtom(Column):
 
 
 class MomentKey(Name):
-    """The key of a moment. Importing keys locks the person, as every change to their chain of moments does."""
+    """The key of a moment. ImportState keys locks the person, as every change to their chain of moments does."""
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         UserProfile.objects.locked().get(pk=importing.user.pk)
         return super().read(rows, importing)
 
@@ -219,7 +219,7 @@ class AtomText(Column):
     On import, derive the hash that identifies duplicates in a stream, and the kind if the export has none.
     """
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         for row in rows:
             text, atom_id = row.line[self.name], row.columns["atom_id"]
             row.columns["content_hash"] = id_hash(atom_id) if row.line["is_listed"] else content_hash(text)
@@ -238,7 +238,7 @@ class IsListed(Column):
     def __init__(self) -> None:
         super().__init__("is_listed", "content_hash")
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         for line in lines:
             line[self.name] = line[self.name] == id_hash(line["atom_id"])
 
@@ -255,7 +255,7 @@ class FormerEntity(Column):
     def set_model(self, model: Model) -> None:
         self._id.set_model(model)
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         stream = MemoryStream.objects.ensure_list(importing.user)
         for row in rows:
             atom_id = row.columns["atom_id"] = row.line["atom_id"] = row.line[self.name]
@@ -270,7 +270,7 @@ class FormerEntity(Column):
 # --- after rows are restored ---
 
 
-def link_moments(rows: list[RestoredRow], importing: Importing) -> None:
+def link_moments(rows: list[RestoredRow], importing: ImportState) -> None:
     """Merge restored moments into the person's chain, and link their turns to them."""
     moments = [row.row for row in rows]
     Moment.objects.relink(importing.user.pk, moments)
@@ -281,20 +281,20 @@ def link_moments(rows: list[RestoredRow], importing: Importing) -> None:
             turns.filter(session=moment.source_session_id, sequence__range=held).update(moment=moment)
 
 
-def link_bases(rows: list[RestoredRow], importing: Importing) -> None:
+def link_bases(rows: list[RestoredRow], importing: ImportState) -> None:
     """Link summary versions to their previous versions, which may be in the same batch."""
     for row in rows:
         row.row.base_id = importing.added[Summary].get((row.line["session_id"], row.line["base"]))
     Summary.objects.bulk_update([row.row for row in rows], ["base"])
 
 
-def defer_references(rows: list[RestoredRow], importing: Importing) -> None:
+def defer_references(rows: list[RestoredRow], importing: ImportState) -> None:
     """Store references between facts, and between lines and their items, until all rows exist."""
     others = {row.row.pk: {name: row.line[name] for name in ("replaced_by", "merged_into")} for row in rows}
     importing.later[MemoryAtom].update({pk: names for pk, names in others.items() if any(names.values())})
 
 
-def restore_references(importing: Importing) -> None:
+def restore_references(importing: ImportState) -> None:
     """Restore references to other items. For older exports, also restore `about_kind` and the lines of texts."""
     for stream_type, about in ABOUT.items():
         untold = MemoryAtom.objects.filter(user=importing.user, about_kind="", stream__stream_type=stream_type)
@@ -309,11 +309,11 @@ def restore_references(importing: Importing) -> None:
 # --- rebuilt after an import ---
 
 
-def _has_memory(importing: Importing) -> bool:
+def _has_memory(importing: ImportState) -> bool:
     return any(importing.counts[name] for name in ("moments", "summaries", "streams", "own_texts", "entities"))
 
 
-def derive_profile(importing: Importing) -> None:
+def derive_profile(importing: ImportState) -> None:
     """Derive the profile from the statements. If an earlier release made the export, also use its lines and texts.
 
     If the export has no file of people, find them in the statements.
@@ -328,19 +328,19 @@ def derive_profile(importing: Importing) -> None:
             pin_text(stream, stream.pinned_content, actor=REQUESTED_BY)
 
 
-def queue_word_count(importing: Importing) -> None:
+def queue_word_count(importing: ImportState) -> None:
     """Queue a count of a person's words."""
     if _has_memory(importing):
         Job.objects.request(CountWords.name, user_id=importing.user.pk, requested_by=REQUESTED_BY, force=True)
 
 
-def queue_embedding(importing: Importing) -> None:
+def embed_imported_memories(importing: ImportState) -> None:
     """Queue embedding of a person's facts, moments and items."""
     if _has_memory(importing) or importing.counts["items"]:
-        ask_to_embed(REQUESTED_BY, user_id=importing.user.pk)
+        queue_embedding(REQUESTED_BY, user_id=importing.user.pk)
 
 
-def queue_turn_embedding(importing: Importing) -> None:
+def embed_imported_turns(importing: ImportState) -> None:
     """Queue embedding of the turns of sessions, if turns are embedded."""
     for session in importing.sessions() if settings.EMBEDDING.turns else ():
-        ask_to_embed(REQUESTED_BY, session=session)
+        queue_embedding(REQUESTED_BY, session=session)

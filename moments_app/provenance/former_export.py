@@ -16,7 +16,7 @@ from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, Session
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.export_format import Shape
-from sessions_app.people.import_user import Importing
+from sessions_app.people.import_user import ImportState
 
 Place = tuple[str, NonNegativeInt]  # a session, and a sequence in it
 S = TypeVar("S", bound=Shape)
@@ -76,7 +76,7 @@ class VersionShape(Shape):
     undone_at: AwareDatetime | None
 
 
-def restore_texts(importing: Importing) -> None:
+def restore_texts(importing: ImportState) -> None:
     """Convert the lines of streams' texts to statements.
 
     A text's versions show which items were merged into each line.
@@ -95,7 +95,7 @@ def restore_texts(importing: Importing) -> None:
             given.update(consolidated_at=own[0].time)
 
 
-def _version(version: VersionShape, importing: Importing) -> FormerVersion:
+def _version(version: VersionShape, importing: ImportState) -> FormerVersion:
     atoms = importing.added[MemoryAtom]
     lines = [
         None if names is None else [pk for name in names if (pk := atoms.get((name,)))] for names in version.lines or ()
@@ -103,12 +103,12 @@ def _version(version: VersionShape, importing: Importing) -> FormerVersion:
     return FormerVersion(version.content_after, lines, version.engine, version.created_at)
 
 
-def restore_former(importing: Importing) -> None:
+def restore_former(importing: ImportState) -> None:
     """Add statements for the parts of an exported profile that no statement covers."""
     former = _read(importing)
-    there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
+    existing = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
     stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)
-    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.current()))
+    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (existing, existing.current()))
     new = statements_of(former, known, holding)
     atoms = [MemoryAtom(stream=stream, user=importing.user, **columns) for columns in new]
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
@@ -119,7 +119,7 @@ def restore_former(importing: Importing) -> None:
     refresh_derived(recompute_timelines([atom for atom in atoms if insert_if_missing(atom)], Cause("import_user")))
 
 
-def _read(importing: Importing) -> FormerProfile:
+def _read(importing: ImportState) -> FormerProfile:
     [(profile, _)] = importing.export.lines("profile.jsonl", ProfileShape)
     lines = sorted(_lines(importing, "profile_lines.jsonl", LineShape), key=lambda line: line.position)
     phrases = list(_lines(importing, "profile_phrases.jsonl", PhraseShape))
@@ -154,13 +154,13 @@ def _line(line: LineShape, sources: list[int]) -> FormerLine:
     )
 
 
-def _lines(importing: Importing, name: str, shape: type[S]) -> Iterator[S]:
+def _lines(importing: ImportState, name: str, shape: type[S]) -> Iterator[S]:
     if importing.export.has(name):
         for line, _weight in importing.export.lines(name, shape):
             yield line
 
 
-def _turns(importing: Importing, places: Iterable[Place]) -> dict[Place, int]:
+def _turns(importing: ImportState, places: Iterable[Place]) -> dict[Place, int]:
     """Return the primary keys of the turns listed in lines."""
     wanted = set(places)
     sessions = {name: importing.added[Session].get((name,)) for name, _ in wanted}

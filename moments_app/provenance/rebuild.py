@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db.models import QuerySet, Sum
 
 from moments_app.models import Job, MemoryStream, Retraction
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.moments.build import REBUILD_TO, BuildMoments
 from moments_app.recall.index_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
@@ -95,10 +95,10 @@ def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
         consolidate_if_due(stream, requested_by=by)
         if stream.user_id is None:
             Job.objects.request(CountWords.name, stream=stream, requested_by=by, force=True)
-            ask_to_embed(by, stream=stream)
+            queue_embedding(by, stream=stream)
     if retraction.user_id is not None:
         Job.objects.request(CountWords.name, user_id=retraction.user_id, requested_by=by, force=True)
-        ask_to_embed(by, user_id=retraction.user_id)
+        queue_embedding(by, user_id=retraction.user_id)
 
 
 # --- what it costs ---

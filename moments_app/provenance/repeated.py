@@ -291,7 +291,7 @@ def _addresses_of_texts(retraction: Retraction, user: UserProfile) -> set[str]:
     """Return the addresses of texts that had several sources: the profile, summaries and the texts of streams."""
     found = {user.uri}
     for each in (retraction, *retraction.consequences()):
-        found |= {MemoryStream(stream_id=item.data["stream_id"]).uri for item in each.items.of(MemoryStream)}
+        found |= {MemoryStream(stream_id=item.data["stream_id"]).uri for item in each.items.for_model(MemoryStream)}
         if each.session is not None:
             found.add(f"rem://sessions/{each.session.session_id}/summary")
     return found

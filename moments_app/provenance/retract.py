@@ -148,9 +148,9 @@ def retract(
     lock_person(session.user_id)
     lock_streams(*(each.atoms.all() for each in (session, *answers)))
     own = answers.pop(session, [])
-    made = _retract(session, _including(sequences, own), reason=reason, requested_by=requested_by)
-    retract_answers(made, answers)
-    return made
+    retraction = _retract(session, _including(sequences, own), reason=reason, requested_by=requested_by)
+    retract_answers(retraction, answers)
+    return retraction
 
 
 def retract_answers(retraction: Retraction, answers: dict[Session, list[int]]) -> None:
@@ -222,7 +222,7 @@ def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
     """
     telling: set[int] = set()
     for atoms in items:
-        released = Release.objects.standing().filter(sources__atom__in=atoms)
+        released = Release.objects.in_effect().filter(sources__atom__in=atoms)
         # Use two queries. For one query with conditions on two tables, PostgreSQL would read all streams.
         telling.update(atoms.filter(is_candidate=False).values_list("stream_id", flat=True))
         telling.update(released.values_list("stream_id", flat=True))

@@ -85,8 +85,8 @@ class Rewording:
         """Return whether a name was replaced. The new name then replaces the old one in all sentences."""
         if not self.replaces_names:
             return False
-        said = statement_of(self.before)
-        return bool(said) and said is not None and said.attribute not in _NO_NAMES
+        text = statement_of(self.before)
+        return bool(text) and text is not None and text.attribute not in _NO_NAMES
 
     def apply_to(self, text: str) -> str:
         """Return a text after rewording the sentences that say the same thing.
@@ -324,7 +324,7 @@ def reword(rows: Iterable[Row], rewording: Rewording) -> list[TextChange]:
     return [change for _, change in changes]
 
 
-def reverting(correction: Correction, *, replaces_names: bool = True) -> Rewording:
+def inverse_rewording(correction: Correction, *, replaces_names: bool = True) -> Rewording:
     """Return the rewording that reverts a correction."""
     return Rewording(correction.after, correction.before, fact=correction.after, replaces_names=replaces_names)
 
@@ -336,7 +336,7 @@ def apply_edits_since(rows: Iterable[Row], session: Session, at: datetime) -> No
     """Apply corrections made or undone since a time to older texts."""
     rows = list(rows)
     own = Correction.objects.filter(user=session.user_id)
-    made = own.standing().filter(turns__session=session, created_at__gt=at).distinct()
+    made = own.in_effect().filter(turns__session=session, created_at__gt=at).distinct()
     undone = own.filter(undone_at__gt=at, created_at__lte=at)
     edits = [*((one.created_at, _apply, one) for one in made), *((one.undone_at, _undo, one) for one in undone)]
     for _at, edit, correction in sorted(edits, key=lambda edit: (edit[0], edit[2].pk)):
@@ -370,5 +370,5 @@ def _restored(change: Mapping[str, Any], now: Any, correction: Correction) -> An
         return change["before"]
     if correction.kind == Correction.Kind.CORRECTED:
         before = frozenset(sentences_of(as_one_text(change["before"])))
-        return reworded(now, replace(reverting(correction), keeps=before))
+        return reworded(now, replace(inverse_rewording(correction), keeps=before))
     return merged_texts(change["before"], change["after"], now)

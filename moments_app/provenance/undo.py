@@ -34,7 +34,7 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
@@ -111,7 +111,7 @@ def sessions_to_restore(retraction: Retraction) -> QuerySet[Session]:
 
 def _consequences(retraction: Retraction) -> RetractionQuerySet:
     """Return the retractions of answers that repeated the turns, newest first."""
-    return retraction.consequences().standing().exclude(session=None).order_by("-pk")
+    return retraction.consequences().in_effect().exclude(session=None).order_by("-pk")
 
 
 def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:
@@ -130,7 +130,7 @@ def _lock_all(retractions: Sequence[Retraction]) -> None:
     """Lock the sessions, the person and the streams of retractions, in the same order as `retract`."""
     lock_sessions([each.session for each in retractions if each.session])
     lock_rows(UserProfile.objects.filter(pk__in=[each.user_id for each in retractions if each.user_id]))
-    items = RetractedItem.objects.of(MemoryStream).filter(retraction__in=retractions)
+    items = RetractedItem.objects.for_model(MemoryStream).filter(retraction__in=retractions)
     lock_rows(MemoryStream.objects.filter(pk__in=items.values("object_pk")))
 
 
@@ -151,10 +151,10 @@ def _refuse(retraction: Retraction) -> None:
         raise CannotRestoreRows("The session of this retraction was deleted, so it can't be undone.")
     if retraction.turns().count() < retraction.result["turns"]:
         raise CannotRestoreRows("Some turns of this retraction are no longer in the transcript, so it can't be undone.")
-    streams = retraction.items.of(MemoryStream).values("object_pk")
+    streams = retraction.items.for_model(MemoryStream).values("object_pk")
     same_streams = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
-    newer = Retraction.objects.standing().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
+    newer = Retraction.objects.in_effect().filter(owner | same_streams, pk__gt=retraction.pk).order_by("-pk")
     # Retractions of repeating answers don't prevent the undo.
     by_repetition = [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
     newer = newer.exclude(requested_by__in=by_repetition)
@@ -174,7 +174,7 @@ def _restore_all(retraction: Retraction, cause: Cause) -> None:
 
 
 def _restore_session(retraction: Retraction, session: Session, cause: Cause) -> None:
-    was = retraction.items.of(Session).get().data
+    was = retraction.items.for_model(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
     for rebuild in REBUILDS:
         rebuild.cancel(session, requested_by=retraction.actor)
@@ -225,18 +225,18 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
 
 def _restore_moments(retraction: Retraction, session: Session, newer: NewMoments) -> None:
     withdrawn = retraction.items.withdrawn(Moment)
-    there = Moment.objects.for_user(session.user)
-    taken = list(there.values_list("key", flat=True))
-    for item in withdrawn.filter(data__key__in=taken):  # another session's moment took the key in the meantime
+    moments_of_user = Moment.objects.for_user(session.user)
+    used_keys = list(moments_of_user.values_list("key", flat=True))
+    for item in withdrawn.filter(data__key__in=used_keys):  # another session's moment took the key in the meantime
         starts_at = parse_datetime(item.data["starts_at"])
         assert starts_at is not None  # the column is not nullable
-        item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
+        item.data["key"] = moment_key(item.data["name"], starts_at, set(moments_of_user.values_list("key", flat=True)))
         item.save(update_fields=["data"])
     withdrawn.restore(Moment)
     moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
-        held = session.messages.turns().unretracted()
-        held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
+        turns = session.messages.turns().unretracted()
+        turns.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*newer.moments, *moments])
     for item in retraction.items.rewritten(Moment):
@@ -295,7 +295,9 @@ def _remove_newer_items(retraction: Retraction, session: Session, cause: Cause) 
 
 
 def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
-    return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
+    return MemoryStream.objects.filter(pk__in=retraction.items.for_model(MemoryStream).values("object_pk")).order_by(
+        "pk"
+    )
 
 
 def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[MemoryAtom] = ()) -> None:
@@ -310,7 +312,7 @@ def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[Mem
         if given.exists():
             undo_since(stream, retraction.created_at, cause)
     _restore_atoms(retraction, cause)
-    changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
+    changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.for_model(MemoryAtom).values("object_pk"))]
     refresh_derived([*changed, *recompute_timelines(changed, cause)])
     streams.refresh()
 
@@ -319,26 +321,30 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
     items, undone = retraction.items, StatementChange.Action.UNDONE
     before: dict[int, dict[str, Any]] = {}
     _blank_lost_references(retraction)
-    said: set[tuple[int, int | None, str]] = set()
-    there = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
-    for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
-        if item.is_rewritten and item.object_pk not in there:
+    restored_keys: set[tuple[int, int | None, str]] = set()
+    existing = set(MemoryAtom.objects.filter(pk__in=items.rewritten(MemoryAtom).ids()).values_list("pk", flat=True))
+    for item in items.for_model(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE).order_by("object_pk"):
+        if item.is_rewritten and item.object_pk not in existing:
             continue
         atom = cast(MemoryAtom, item.row().object)
         key = (atom.stream_id, atom.user_id, atom.content_hash)
-        is_again = key in said or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
-        said.add(key)
-        if is_again:  # the newer statement stays
+        has_duplicate = (
+            key in restored_keys or MemoryAtom.objects.duplicates_of(atom).exclude(pk=item.object_pk).exists()
+        )
+        restored_keys.add(key)
+        if has_duplicate:  # the newer statement stays
             before[item.object_pk] = {"state": item.data["state"]}
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
-    ended_by_person = set(MemoryAtom.objects.filter(pk__in=there).exclude(ENDED_BY_FACT).values_list("pk", flat=True))
+    ended_by_person = set(
+        MemoryAtom.objects.filter(pk__in=existing).exclude(ENDED_BY_FACT).values_list("pk", flat=True)
+    )
     for item in items.rewritten(MemoryAtom):
-        was = cast(MemoryAtom, item.row().object)
+        original = cast(MemoryAtom, item.row().object)
         columns = ["merged_into_id", "position", "consolidated_at"]
         if item.object_pk not in ended_by_person:
-            columns += ["replaced_by_id", *reopened_columns(was)]
-        kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
+            columns += ["replaced_by_id", *reopened_columns(original)]
+        kept = {name: getattr(original, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _restore_people(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
@@ -351,13 +357,13 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
 
 def _blank_lost_references(retraction: Retraction) -> None:
     """Blank references to deleted statements. Items of a deleted line wait for another consolidation."""
-    items = list(retraction.items.of(MemoryAtom))
+    items = list(retraction.items.for_model(MemoryAtom))
     names = ("merged_into", "replaced_by")
-    named = {item.data[name] for item in items for name in names if item.data.get(name)}
-    there = set(MemoryAtom.objects.filter(pk__in=named).values_list("pk", flat=True))
-    there |= set(retraction.items.withdrawn(MemoryAtom).values_list("object_pk", flat=True))
+    referenced = {item.data[name] for item in items for name in names if item.data.get(name)}
+    existing = set(MemoryAtom.objects.filter(pk__in=referenced).values_list("pk", flat=True))
+    existing |= set(retraction.items.withdrawn(MemoryAtom).values_list("object_pk", flat=True))
     for item in items:
-        lost = [name for name in names if item.data.get(name) and item.data[name] not in there]
+        lost = [name for name in names if item.data.get(name) and item.data[name] not in existing]
         if "merged_into" in lost and item.data["state"] == MemoryAtom.State.ABSORBED:
             item.data["state"] = MemoryAtom.State.ACTIVE
         if lost:
@@ -368,19 +374,19 @@ def _blank_lost_references(retraction: Retraction) -> None:
 def _restore_people(retraction: Retraction) -> None:
     """Restore known people. A newer one with the same key is the same person, unless the relationships differ."""
     items = retraction.items
-    taken = {item.data["key"] for item in items.of(KnownPerson)}
-    for item in items.of(KnownPerson):
-        was = cast(KnownPerson, item.row().object)
-        there = {person.key: person for person in KnownPerson.objects.filter(user=was.user_id)}
-        if (now := there.get(was.key)) is None:
+    used_keys = {item.data["key"] for item in items.for_model(KnownPerson)}
+    for item in items.for_model(KnownPerson):
+        restored = cast(KnownPerson, item.row().object)
+        people_by_key = {person.key: person for person in KnownPerson.objects.filter(user=restored.user_id)}
+        if (newer := people_by_key.get(restored.key)) is None:
             continue
-        if now.relationship and was.relationship and now.relationship != was.relationship:
-            item.data["key"] = person_key(was.name, {*there, *taken})
-            taken.add(item.data["key"])
+        if newer.relationship and restored.relationship and newer.relationship != restored.relationship:
+            item.data["key"] = person_key(restored.name, {*people_by_key, *used_keys})
+            used_keys.add(item.data["key"])
             item.save(update_fields=["data"])
             continue
-        for atom in items.withdrawn(MemoryAtom).filter(data__about=was.pk):
-            atom.data["about"] = now.pk
+        for atom in items.withdrawn(MemoryAtom).filter(data__about=restored.pk):
+            atom.data["about"] = newer.pk
             atom.save(update_fields=["data"])
         item.delete()
     items.restore(KnownPerson)
@@ -402,5 +408,5 @@ def _queue_jobs(retraction: Retraction, session: Session, wanted: dict[Rebuild, 
         if whole > session.built_to if rebuild is MOMENTS else whole:
             rebuild.queue(session, whole, requested_by=retraction.actor)
     if settings.EMBEDDING.turns:
-        ask_to_embed(retraction.actor, session=session)
+        queue_embedding(retraction.actor, session=session)
     refresh(retraction, _streams_of(retraction))

@@ -20,7 +20,7 @@ from django.db.models.functions import Cast, Ceil, Greatest
 from django.db.models.lookups import GreaterThan
 
 from moments_app import engines
-from moments_app.engines import Caller, embedder_name, embedding_model
+from moments_app.engines import EngineFactory, embedder_name, embedding_model
 from moments_app.engines.interface import EMBEDDING
 from moments_app.jobs.process import (
     ClaimLost,
@@ -40,7 +40,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.jobs.runner import recorder
 from moments_app.models import Circuit, EmbeddingModel, Job
-from moments_app.models.embedding import KINDS, ask_to_embed, owner_arguments
+from moments_app.models.embedding import KINDS, owner_arguments, queue_embedding
 from moments_app.models.job import CannotChange
 from moments_app.recall.vectors import (
     Text,
@@ -79,13 +79,13 @@ class EmbedInput(ProcessInput):
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddingResult:
     made: Vectors
     # number of texts whose results are already written; None: the commit writes them
     written: int | None = None
 
 
-class Embed(Process[EmbedInput, Embedded]):
+class Embed(Process[EmbedInput, EmbeddingResult]):
     """Creates the vectors of a batch of texts.
 
     The commit writes the vectors of turns, because it also moves the session's counter. Vectors of memories are written
@@ -95,12 +95,12 @@ class Embed(Process[EmbedInput, Embedded]):
 
     name = "embed"
     title = "Embed new texts"
-    makes = "new texts in searches by meaning"
+    output = "new texts in searches by meaning"
     lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=10)
 
-    def caller(self, job: Job) -> Caller | None:
+    def engine_factory(self, job: Job) -> EngineFactory | None:
         if not settings.EMBEDDING.is_on:
             return None
         model = EmbeddingModel.objects.in_use()
@@ -119,12 +119,14 @@ class Embed(Process[EmbedInput, Embedded]):
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
         """Read texts that have no vector: one batch for each call that can run in parallel."""
-        caller = self.caller(job)
-        if caller is None:
+        factory = self.engine_factory(job)
+        if factory is None:
             return Skipped("no embeddings provider is configured")
         model = EmbeddingModel.objects.in_use()
         # If the endpoint may be down, try it with a single call.
-        size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_healthy(caller) else 1)
+        size = settings.EMBEDDING.batch_size * (
+            engines.MAX_CONCURRENT_CALLS if Circuit.objects.is_healthy(factory) else 1
+        )
         if job.session:
             return _turns_of(job, job.session, model, size)
         found = _memories_of(job, model, size)
@@ -132,7 +134,7 @@ class Embed(Process[EmbedInput, Embedded]):
             return _memories_of(job, model, size)
         return found
 
-    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Embedded:
+    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> EmbeddingResult:
         """Call the endpoint, and write the vectors of memories. If some calls fail, write the vectors of the others.
 
         Raises:
@@ -142,13 +144,13 @@ class Embed(Process[EmbedInput, Embedded]):
         progress(0, len(input.texts))
         answered = vectors_in_parallel(input.texts, engine, progress)
         if input.session and not answered.error:
-            return Embedded(answered.made)
+            return EmbeddingResult(answered.made)
         written = save_received(input.model, answered.made, None if input.session else input.job)
         if answered.error:
             raise answered.error
-        return Embedded(answered.made, written)
+        return EmbeddingResult(answered.made, written)
 
-    def commit(self, job: Job, input: EmbedInput, answer: Embedded) -> None:
+    def commit(self, job: Job, input: EmbedInput, answer: EmbeddingResult) -> None:
         """Write the vectors of turns, and complete the job. If texts were added in the meantime, queue the next job.
 
         Raises:
@@ -198,7 +200,7 @@ def resend_rejected(requested_by: str, *, dry_run: bool = False) -> int:
     model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
     about = _owners_of_rejected(model) if model else []
     for subject in () if dry_run else about:
-        ask_to_embed(requested_by, **subject)
+        queue_embedding(requested_by, **subject)
     return len(about)
 
 
@@ -252,12 +254,12 @@ class EmbedAllInput(ProcessInput):
 class EmbedAll(Process[EmbedAllInput, None]):
     name = "embed_all"
     title = "Embed older texts"
-    makes = "older texts in searches by meaning"
+    output = "older texts in searches by meaning"
     lane = Lane.BULK
     is_upkeep = True
     sweep_timing = Timing(minutes=10)
 
-    def caller(self, job: Job) -> Caller | None:
+    def engine_factory(self, job: Job) -> EngineFactory | None:
         model = incomplete_model()
         return embedding_model(model.recipe) if model else None
 
@@ -268,11 +270,11 @@ class EmbedAll(Process[EmbedAllInput, None]):
             EngineError: the server failed.
             PostponeJob: more texts are left.
         """
-        model, caller = incomplete_model(), self.caller(job)
-        if model is None or caller is None:
+        model, factory = incomplete_model(), self.engine_factory(job)
+        if model is None or factory is None:
             return Skipped("every text already has a vector from the model")
         waiting = sum(without_vector(kind, model).count() for kind in kinds())
-        embedder = caller.open(recorder(job, lambda _purpose: None, caller.work))
+        embedder = factory.open(recorder(job, lambda _purpose: None, factory.work))
         done, until = 0, time.monotonic() + EMBED_ALL_SECONDS
         for kind in kinds():
             for texts in batches(kind, model):

@@ -60,7 +60,7 @@ logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Indexed:
+class IndexingResult:
     rows: int  # with `dry_run`, the number of waiting rows
     is_done: bool
 
@@ -68,7 +68,7 @@ class Indexed:
         return f"rows: {self.rows}, {'none waits' if self.is_done else 'more wait'}"
 
 
-def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
+def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> IndexingResult:
     """Index texts whose words this version has not indexed yet.
 
     Args:
@@ -76,7 +76,7 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
     """
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
-        return Indexed(waiting, not waiting)
+        return IndexingResult(waiting, not waiting)
     until = monotonic() + (float("inf") if seconds is None else seconds)
     rows = 0
     for table in tables():
@@ -84,10 +84,10 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
             rows += batch
             if monotonic() > until:
                 logger.info("words indexed", rows=rows, is_done=False)
-                return Indexed(rows, is_done=False)
+                return IndexingResult(rows, is_done=False)
     if rows:
         logger.info("words indexed", rows=rows, is_done=True)
-    return Indexed(rows, is_done=True)
+    return IndexingResult(rows, is_done=True)
 
 
 def tables() -> Iterator[type[Searched]]:
@@ -179,7 +179,7 @@ class ArchivedInput(ProcessInput):
 class IndexArchived(Process[ArchivedInput, None]):
     name = "index_archived"
     title = "Index archived messages"
-    makes = "archived messages in searches"
+    output = "archived messages in searches"
     lane = Lane.BULK
     is_upkeep = True
     sweep_timing = Timing(daily_at=time(2, 30))
@@ -324,7 +324,7 @@ class CountInput(ProcessInput):
 class CountWords(Process[CountInput, None]):
     name = "count_words"
     title = "Count words"
-    makes = "new words in searches"
+    output = "new words in searches"
     lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=1)

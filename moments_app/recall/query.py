@@ -92,9 +92,9 @@ def recall_request_for(
 
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:
     """Return the query that the engine writes for the message, or the message itself if the engine writes none."""
-    caller = language_model(settings.ENGINE.model_for_speed, timeout=TIMEOUT)
+    factory = language_model(settings.ENGINE.model_for_speed, timeout=TIMEOUT)
     with unlimited():  # circuits and calls are global
-        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.reached_limit()
+        is_refused = Circuit.objects.refuse_query(factory.name) or EngineCall.objects.reached_limit()
     with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
@@ -109,7 +109,7 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
         connection.close()
 
     try:
-        answer: Any = caller.open(record).recall_query(QueryRequest(read.turns, message, prompt.content))
+        answer: Any = factory.open(record).recall_query(QueryRequest(read.turns, message, prompt.content))
     except EngineError as error:
         logger.warning("no query from the engine", kind=error.kind)
         return message
@@ -188,19 +188,19 @@ def _vector(text: str, model: EmbeddingModel, *, has_failed: bool) -> Vector | N
 
 
 def _embed(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[float] | None:
-    caller = embedding_model(model.recipe, timeout=TIMEOUT)
-    if has_failed and Circuit.objects.refuse_query(caller.name):
+    factory = embedding_model(model.recipe, timeout=TIMEOUT)
+    if has_failed and Circuit.objects.refuse_query(factory.name):
         return None
-    if not caller.is_free and EngineCall.objects.reached_limit():
+    if not factory.is_free and EngineCall.objects.reached_limit():
         return None
 
     def record(call: CallRecord) -> None:
-        if has_failed or call.error_kind or not caller.is_free:  # a free call that succeeds is not recorded
+        if has_failed or call.error_kind or not factory.is_free:  # a free call that succeeds is not recorded
             record_call(call)
 
     connection.close()  # release the connection during the call
     try:
-        [numbers] = caller.open(record).embed([text], is_query=True)
+        [numbers] = factory.open(record).embed([text], is_query=True)
     except EngineError as error:
         logger.warning("query not embedded", kind=error.kind)
         return None

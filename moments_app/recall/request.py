@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from moments_app.engines import times
 from moments_app.engines.times import Time
-from moments_app.engines.words import in_digits, plain
+from moments_app.engines.words import fold, in_digits
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 
@@ -191,7 +191,7 @@ def _asks_nothing_else(rest: str, languages: Collection[str]) -> bool:
     """Return whether the other words of a query only ask what was said."""
     known = {*languages, lexemes.DEFAULT}
     asking = times.any_of(word for language in known for word in times.words_for("asking", language))
-    stop = frozenset(plain(word) for language in known for word in lexemes.stop_words(language))
+    stop = frozenset(fold(word) for language in known for word in lexemes.stop_words(language))
     if known & times.UNSPACED:
         return not re.sub(rf"[\W\d_]|{asking}" if asking else r"[\W\d_]", "", rest)
     is_asking = re.compile(asking or "(?!)")

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, range_of, stored
+from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, namespace_range, stored
 from moments_app.recall.request import MAX_WORDS, Vector
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
@@ -52,7 +52,7 @@ def search_items(
     """
     words = lexemes.words_of_query(query, MAX_WORDS)
     queries = [" | ".join(f"'{stem}'" for stem in word.stems) for word in words]
-    first, beyond = range_of(prefix)
+    first, beyond = namespace_range(prefix)
     parameters: dict[str, Any] = {
         "user": user.pk if user else None,
         "application": application,
@@ -129,7 +129,7 @@ def list_namespaces(
     """
     is_cut = not suffix and len(prefix) <= max_depth  # only if no label after the cut has to match
     depth = max_depth if is_cut else LABELS_MAX
-    start, end = range_of(prefix[: prefix.index(ANY_LABEL)] if ANY_LABEL in prefix else prefix)
+    start, end = namespace_range(prefix[: prefix.index(ANY_LABEL)] if ANY_LABEL in prefix else prefix)
     values = {
         "application": application,
         "user": user.pk if user else None,

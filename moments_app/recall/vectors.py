@@ -190,7 +190,7 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
     Each text is yielded once, even if the endpoint rejects it.
     """
-    after, size = 0, settings.EMBEDDING.batch_size * engines.CALLS_AT_ONCE
+    after, size = 0, settings.EMBEDDING.batch_size * engines.MAX_CONCURRENT_CALLS
     while batch := list(without_vector(kind, model).filter(pk__gt=after)[:size]):
         after = batch[-1].pk
         if texts := texts_of(batch):
@@ -327,7 +327,7 @@ def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) 
         ClaimLost: another worker took over the job, or the job was canceled.
     """
     with transaction.atomic():
-        UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
+        UserProfile.objects.protect({text.user_id for text, _vector in made if text.user_id is not None})
         if job and not job.is_claimed(waits=False):
             raise ClaimLost
         return write(model, made)

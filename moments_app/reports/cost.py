@@ -250,7 +250,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 def _queries(*, everything: bool) -> Workload | None:
     """Estimate the queries that an engine writes for contexts, from the past average per turn, or return None."""
-    queries = EngineCall.objects.made().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
+    queries = EngineCall.objects.without_parts().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not queries or not turns:
         return None
@@ -263,7 +263,11 @@ def _queries(*, everything: bool) -> Workload | None:
 def _estimate(purpose: str, workload: Workload, calls: float | None, tokens: float | None) -> Estimate:
     engine, number = workload.engine, round(calls or 0)
     tokens_in = round(tokens or 0) + number * workload.prompt_tokens
-    latest = EngineCall.objects.made().filter(purpose=purpose, engine=engine, ok=True).order_by("-created_at", "-id")
+    latest = (
+        EngineCall.objects.without_parts()
+        .filter(purpose=purpose, engine=engine, ok=True)
+        .order_by("-created_at", "-id")
+    )
     average = latest[:LATEST_CALLS].aggregate(average=Avg("output_tokens"))["average"] or workload.usual_answer
     tokens_out = round(number * average)
     usd = Decimal(0) if engine == EXTRACTIVE else cost_of(engine, tokens_in, tokens_out)

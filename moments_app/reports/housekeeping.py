@@ -27,7 +27,7 @@ from sessions_app.models import DailyUsage, Event
 
 BATCH = 1_000
 # Old rows of optional packages to delete: names, and functions that return the rows.
-OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
+EXTRA_TABLES: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class HousekeepingResult:
     readings: int = 0
     webhook_deliveries: int = 0
     plans_ended: int = 0
-    of_extras: dict[str, int] = field(default_factory=dict)
+    extra_rows: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "of_extras"}
-        return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in (own | self.of_extras).items())
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "extra_rows"}
+        return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in (own | self.extra_rows).items())
 
 
 def housekeeping(*, dry_run: bool = False) -> HousekeepingResult:
     """Delete old records of finished work, and end plans whose day has passed."""
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
     tidy = QuerySet.count if dry_run else _delete
-    of_extras = {name: tidy(rows()) for name, rows in OF_EXTRAS.items()}
+    extra_rows = {name: tidy(rows()) for name, rows in EXTRA_TABLES.items()}
     plans = MemoryAtom.objects.past_plans().count() if dry_run else end_past_plans()
     return HousekeepingResult(
         **{name: tidy(rows) for name, rows in _old_rows(before).items()},
         plans_ended=plans,
-        of_extras={name: count for name, count in of_extras.items() if count},
+        extra_rows={name: count for name, count in extra_rows.items() if count},
     )
 
 
@@ -94,20 +94,20 @@ def _delete_batch(rows: QuerySet[Any]) -> int:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     rows: int
 
     def __str__(self) -> str:
         return f"deleted: {self.rows}"
 
 
-def prune_receipts(*, dry_run: bool = False) -> Pruned:
+def prune_receipts(*, dry_run: bool = False) -> PruneResult:
     """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days."""
     expired = ContextReceipt.objects.expired()
-    return Pruned(expired.count() if dry_run else _delete(expired))
+    return PruneResult(expired.count() if dry_run else _delete(expired))
 
 
-def prune_items(*, dry_run: bool = False) -> Pruned:
+def prune_items(*, dry_run: bool = False) -> PruneResult:
     """Delete expired items of the item store."""
     expired = StoredItem.objects.expired()
-    return Pruned(expired.count() if dry_run else _delete(expired))
+    return PruneResult(expired.count() if dry_run else _delete(expired))

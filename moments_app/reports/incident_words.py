@@ -165,7 +165,7 @@ def _next_probe(circuits: Sequence[Circuit]) -> str:
 
 def _describe_loss(by_process: Mapping[tuple[str, str], int]) -> str:
     """Return what is missing from memory, and whether this is permanent."""
-    makes = {process.name: process.makes for process in processes()}
+    makes = {process.name: process.output for process in processes()}
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():
         (lost if status == Job.Status.FAILED else late)[makes.get(process) or title_of(process)] += jobs

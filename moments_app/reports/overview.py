@@ -333,7 +333,7 @@ def _contexts_by_day(name: str, since: datetime) -> QuerySet[Any]:
 
 
 def _count_calls(days: dict[date, Day], since: datetime) -> None:
-    calls = EngineCall.objects.made().filter(created_at__gte=since).annotate(day=TruncDate("created_at"))
+    calls = EngineCall.objects.without_parts().filter(created_at__gte=since).annotate(day=TruncDate("created_at"))
     for day, kind, used in usage_by(calls, "day", "error_kind"):
         if day in days:  # the next day may have started in the meantime
             days[day].used += used

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.calls.texts import DigestRequest
 from moments_app.engines.grounding import Evidence
 from moments_app.engines.interface import Engine
@@ -68,7 +68,7 @@ class DigestResult:
     engine: str
 
 
-def digester() -> Caller:
+def digest_engine() -> EngineFactory:
     return language_model(settings.ENGINE.model)
 
 
@@ -91,7 +91,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     before = live_turns(session).unretracted().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")
-    drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
+    drafts = list(EpisodeDraft.objects.for_session(session).filter(last_sequence__lt=end))
     unbuilt = before.filter(sequence__gt=session.built_to).order_by("sequence")
     drafted = [range(draft.first_sequence, draft.last_sequence + 1) for draft in drafts]
     shown = drop_platform_text([turn for turn in unbuilt if not any(turn.sequence in one for one in drafted)])
@@ -151,9 +151,9 @@ def make_digest_input(
         shown: the live turns before `end` that are in no moment, as engines read them.
         known: the text about the other turns.
     """
-    most = settings.MOMENT_BUILDER.max_input_tokens
+    max_tokens = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
-        turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, max_tokens, session.user.zone, index=turn.sequence) for turn in shown],
         context=known,
         max_words=MAX_WORDS,
         prompt=prompt.content,

@@ -7,7 +7,7 @@ from django.db.models import Count, Sum
 from django.db.models.lookups import GreaterThan
 from django.dispatch import receiver
 
-from moments_app.engines import Caller, engine_name
+from moments_app.engines import EngineFactory, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -30,8 +30,8 @@ from moments_app.sessions.checkpoint import (
     DigestInput,
     DigestResult,
     digest,
+    digest_engine,
     digest_input,
-    digester,
     live_turns,
     write_digest,
 )
@@ -48,12 +48,12 @@ LOOK_BACK = 200  # maximum turns to search for the tool call of the first result
 class DigestSession(Process[DigestInput, DigestResult]):
     name = "digest_session"
     title = "Compact a session"
-    makes = "summaries that replace older messages"
+    output = "summaries that replace older messages"
     lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.SESSION_DIGEST
 
-    def caller(self, job: Job) -> Caller:
-        return digester()
+    def engine_factory(self, job: Job) -> EngineFactory:
+        return digest_engine()
 
     def claim(self, job: Job) -> DigestInput | Skipped:
         session = session_of(job)

@@ -100,12 +100,12 @@ class SettleInput(ProcessInput):
         return self.prompts.get(purpose)
 
 
-def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
+def claim_sessions(job: Job, *, limit: int) -> SettleInput | None:
     """Return a job's session and other due sessions of its person; None if the job's own session is not idle."""
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
     corrections = Correction.objects.for_user(user).state()
-    sessions = _read(user, _fitting(user, _jobs(job, most)))
+    sessions = _read(user, _fitting(user, _jobs(job, limit)))
     if not sessions or sessions[0].job.pk != job.pk:
         return None
     first = sessions[0].session
@@ -117,10 +117,10 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
     return SettleInput(None, user, sessions, corrections, prompts)
 
 
-def _jobs(job: Job, most: int) -> dict[int, Job]:
+def _jobs(job: Job, limit: int) -> dict[int, Job]:
     """Return the job and the person's other due jobs that have not failed, keyed by session."""
     due = Job.objects.due().filter(process=job.process, user=job.user_id, session__isnull=False, attempts=0)
-    others = due.exclude(pk=job.pk).order_by("run_after", "id")[: most - 1]
+    others = due.exclude(pk=job.pk).order_by("run_after", "id")[: limit - 1]
     return {one.session_id: one for one in [job, *others] if one.session_id is not None}
 
 
@@ -172,43 +172,43 @@ def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[i
 
 
 def _set_builds(sessions: Sequence[QuietSession], prompt: PromptVersion, corrections: CorrectionState) -> None:
-    before = prior_moments(sessions[0].session.user_id, [one.position for one in sessions])
+    before = prior_moments(sessions[0].session.user_id, [quiet.position for quiet in sessions])
     drafts: dict[int, list[EpisodeDraft]] = defaultdict(list)
-    of_sessions = EpisodeDraft.objects.filter(session__in=[one.session for one in sessions])
+    of_sessions = EpisodeDraft.objects.filter(session__in=[quiet.session for quiet in sessions])
     for draft in of_sessions.order_by("first_sequence"):
         drafts[draft.session_id].append(draft)
-    for one, then in zip(sessions, before, strict=True):
-        one.before = then
-        if shown := one.unbuilt:
-            one.build = BuildInput(
+    for quiet, then in zip(sessions, before, strict=True):
+        quiet.before = then
+        if shown := quiet.unbuilt:
+            quiet.build = BuildInput(
                 prompt_version=prompt,
-                session=one.session,
+                session=quiet.session,
                 known=then.known,
-                first_sequence=one.session.built_to + 1,
-                last_sequence=one.last_sequence,
+                first_sequence=quiet.session.built_to + 1,
+                last_sequence=quiet.last_sequence,
                 chunks=chunks_with_drafts(
                     shown,
-                    [one.read[turn.sequence] for turn in shown],
-                    drafts[one.session.pk],
-                    one.session.user.zone,
+                    [quiet.read[turn.sequence] for turn in shown],
+                    drafts[quiet.session.pk],
+                    quiet.session.user.zone,
                 ),
                 corrections=corrections,
             )
 
 
 def _set_formations(sessions: Sequence[QuietSession], prompt: PromptVersion) -> None:
-    forming = [one for one in sessions if one.shown(one.unformed)]
+    forming = [quiet for quiet in sessions if quiet.shown(quiet.unformed)]
     if not forming:
         return
-    forming_sessions = [one.session for one in forming]
+    forming_sessions = [quiet.session for quiet in forming]
     MemoryStream.objects.ensure_for(*forming_sessions)
-    fed = MemoryStream.objects.fed_by_each(forming_sessions)
-    streams = [formation.by_label(fed[one.session.pk]) for one in forming]
+    fed = MemoryStream.objects.learning_from_each(forming_sessions)
+    streams = [formation.by_label(fed[quiet.session.pk]) for quiet in forming]
     each = known.known_items_of(forming[0].session.user, streams)
-    for one, own, has in zip(forming, streams, each, strict=True):
+    for quiet, own, has in zip(forming, streams, each, strict=True):
         if own:
-            shown = one.shown(one.unformed)
-            one.formation = formation.formation_input(one.session, one.unformed, shown, own, prompt, has)
+            shown = quiet.shown(quiet.unformed)
+            quiet.formation = formation.formation_input(quiet.session, quiet.unformed, shown, own, prompt, has)
 
 
 def _set_digests(sessions: Sequence[QuietSession], prompt: PromptVersion, corrections: CorrectionState) -> None:
@@ -217,13 +217,15 @@ def _set_digests(sessions: Sequence[QuietSession], prompt: PromptVersion, correc
     Args:
         prompt: the prompt for the moments from which the checkpoint is derived.
     """
-    whole = [one for one in sessions if one.is_whole]
+    whole = [quiet for quiet in sessions if quiet.is_whole]
     boundaries = Message.objects.for_user(sessions[0].session.user).partitions()
-    events = boundaries.filter(session__in=[one.session for one in whole]).order_by("session_id", "-sequence", "-id")
+    events = boundaries.filter(session__in=[quiet.session for quiet in whole]).order_by(
+        "session_id", "-sequence", "-id"
+    )
     latest = {event.session_id: event for event in events.distinct("session_id")}
-    said = known_texts(sessions[0].session.user_id, [(one.session, latest.get(one.session.pk)) for one in whole])
-    opened = open_items(sessions[0].session.user_id, [one.session for one in whole])
-    for one, text in zip(whole, said, strict=True):
-        end = one.session.last_sequence + 1
-        one.digest = make_digest_input(one.session, one.shown(one.live), end, text, prompt, corrections)
-        one.opened = opened[one.session.pk]
+    said = known_texts(sessions[0].session.user_id, [(quiet.session, latest.get(quiet.session.pk)) for quiet in whole])
+    opened = open_items(sessions[0].session.user_id, [quiet.session for quiet in whole])
+    for quiet, text in zip(whole, said, strict=True):
+        end = quiet.session.last_sequence + 1
+        quiet.digest = make_digest_input(quiet.session, quiet.shown(quiet.live), end, text, prompt, corrections)
+        quiet.opened = opened[quiet.session.pk]

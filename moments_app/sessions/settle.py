@@ -23,7 +23,7 @@ from django.db.models.functions import Cast, Least
 from django.db.models.lookups import GreaterThan
 from django.dispatch import receiver
 
-from moments_app.engines import Caller, engine_name, language_model
+from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
@@ -42,8 +42,15 @@ from moments_app.jobs.process import (
     turns_to_estimate,
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
-from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.division import BUILT, Built, FinishedBuild, divide, lock_unless_moved, store_builds
+from moments_app.models.embedding import queue_embedding
+from moments_app.moments.division import (
+    BUILT,
+    BuildResult,
+    FinishedBuild,
+    divide,
+    lock_if_unchanged,
+    store_builds,
+)
 from moments_app.moments.division import result_of as built_result
 from moments_app.moments.journey import PriorMoment, journey_text
 from moments_app.moments.partition import PartitionEvent, store_events
@@ -61,7 +68,7 @@ from moments_app.streams.formation import (
     FORMED,
     UNFORMED,
     Candidate,
-    Formed,
+    FormationResult,
     calls_before_settling,
     model_with_open_circuit,
     set_formed_to,
@@ -93,9 +100,9 @@ CLEARED_FIELDS = (
 @dataclass
 class SessionResult:
     quiet: QuietSession
-    built: Built | None = None
+    built: BuildResult | None = None
     moments: Sequence[PriorMoment] = ()  # unsaved moments, in the form that later builds receive
-    formed: Formed | None = None
+    formed: FormationResult | None = None
     digested: DigestResult | None = None
     result: dict[str, Any] = field(default_factory=dict)  # result of the session's job, filled by the commit
 
@@ -103,24 +110,24 @@ class SessionResult:
 class Settle(Process[SettleInput, Sequence[SessionResult]]):
     name = "settle"
     title = "Bring an idle session up to date"
-    makes = "memory of idle sessions"
+    output = "memory of idle sessions"
     lane = Lane.BULK
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         return language_model(settings.ENGINE.model)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Raise `PostponeJob` while the circuit of a stream's own model is open."""
         own = model_with_open_circuit(job) if settings.MEMORY_FORMATION.enabled else None
-        circuit = Circuit.objects.open_of(own) if own else None
+        circuit = Circuit.objects.open_for(own) if own else None
         if circuit and not circuit.allows(job):
             raise PostponeJob(database_now(), circuit.why, circuit)
         return None
 
     def claim(self, job: Job) -> SettleInput | Skipped:
         of_a_call = MAX_SESSIONS_PER_CALL if settings.ENGINE.combines_calls else 1
-        most = of_a_call if self.caller(job).is_model else MAX_SESSIONS
-        return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
+        limit = of_a_call if self.engine_factory(job).is_model else MAX_SESSIONS
+        return claim_sessions(job, limit=limit) or Skipped("the session is not idle, or is already up to date")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[SessionResult]:
         """Call the engine, in one call if possible. Return the results of the sessions before the first failure.
@@ -198,7 +205,7 @@ def _call_for_all(sessions: Sequence[QuietSession], engine: Engine) -> tuple[Eng
 
 
 def _process_session(
-    one: QuietSession, engine: Engine, earlier: Sequence[SessionResult], *, is_chained: bool
+    quiet: QuietSession, engine: Engine, earlier: Sequence[SessionResult], *, is_chained: bool
 ) -> SessionResult:
     """Call the engine for a session.
 
@@ -206,39 +213,39 @@ def _process_session(
         earlier: the results of the earlier sessions of this run.
         is_chained: whether the engine receives their moments. If not, one call answered for all sessions.
     """
-    result = SessionResult(one)
-    if one.build:
+    result = SessionResult(quiet)
+    if quiet.build:
         moments = [moment for each in earlier for moment in each.moments]
-        known = one.before.with_new(moments, one.position.until).known
-        built = divide(replace(one.build, known=known) if is_chained else one.build, engine, no_progress)
-        result.moments = _unsaved_moments(one, built)
+        known = quiet.before.with_new(moments, quiet.position.until).known
+        built = divide(replace(quiet.build, known=known) if is_chained else quiet.build, engine, no_progress)
+        result.moments = _unsaved_moments(quiet, built)
         journey = known.journey.extended([new.moment for new in result.moments])
         result.built = replace(built, journey=journey_text(journey))
-    if one.formation:
-        items = [] if is_chained else _earlier_items(one, earlier)
-        result.formed = formation.form(one.formation, engine, no_progress, items)
-    if one.digest:
+    if quiet.formation:
+        items = [] if is_chained else _earlier_items(quiet, earlier)
+        result.formed = formation.form(quiet.formation, engine, no_progress, items)
+    if quiet.digest:
         lessons = [item.draft.text for item in result.formed.lessons] if result.formed else []
-        result.digested = derive_digest(one.digest, _episodes(result), _open_items(result), lessons, engine.name)
+        result.digested = derive_digest(quiet.digest, _episodes(result), _open_items(result), lessons, engine.name)
     return result
 
 
-def _earlier_items(one: QuietSession, earlier: Sequence[SessionResult]) -> list[Candidate]:
+def _earlier_items(quiet: QuietSession, earlier: Sequence[SessionResult]) -> list[Candidate]:
     """Return the items of earlier sessions with the same agent, except items of streams with their own model."""
     return [
         item
         for each in earlier
-        if each.formed and each.quiet.formation and each.quiet.session.agent_id == one.session.agent_id
+        if each.formed and each.quiet.formation and each.quiet.session.agent_id == quiet.session.agent_id
         for item in each.formed.candidates
         if not each.quiet.formation.streams[item.label].own_model
     ]
 
 
-def _unsaved_moments(one: QuietSession, built: Built) -> list[PriorMoment]:
+def _unsaved_moments(quiet: QuietSession, built: BuildResult) -> list[PriorMoment]:
     new = []
     for segment in built.segments:
         held = range(segment.first_sequence, segment.last_sequence + 1)
-        times = [turn.created_at for turn in one.turns if turn.sequence in held]
+        times = [turn.created_at for turn in quiet.turns if turn.sequence in held]
         moment = KnownMoment(segment.draft.name.strip(), segment.draft.summary, min(times), max(times))
         new.append(PriorMoment(None, moment, segment.first_sequence))
     return new
@@ -273,16 +280,16 @@ def _open_items(result: SessionResult) -> list[str]:
 def _store(job: Job, input: SettleInput, results: Sequence[SessionResult]) -> None:
     sessions = _locked(job, [result.quiet for result in results])
     builds = [one.build for one in input.sessions if one.build]
-    user = lock_unless_moved(input.user.pk, input.corrections, builds=builds)
+    user = lock_if_unchanged(input.user.pk, input.corrections, builds=builds)
     _store_moments(user, results)
     _store_items(job, results)
     _store_digests(results)
     _update_sessions(sessions, results)
-    Job.objects.complete_each({one.quiet.job: one.result for one in results})
+    Job.objects.complete_many({one.quiet.job: one.result for one in results})
     _log_events(results)
     for one in (result.quiet for result in results if not result.quiet.is_whole):
         Job.objects.request(Settle.name, one.session, requested_by=job.requested_by, force=job.force)
-    ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
+    queue_embedding(f"job:{job.job_id}", user_id=user.pk)
 
 
 def _locked(job: Job, sessions: Sequence[QuietSession]) -> Mapping[int, Session]:
@@ -290,7 +297,7 @@ def _locked(job: Job, sessions: Sequence[QuietSession]) -> Mapping[int, Session]
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]
-    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_each(others)):
+    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_many(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
         raise InputChanged("A session changed while the engine was working.")
@@ -307,50 +314,54 @@ def _state(session: Session) -> tuple[Any, ...]:
 
 def _store_moments(user: UserProfile, results: Sequence[SessionResult]) -> None:
     built = [
-        (one, FinishedBuild(one.quiet.job, one.quiet.build, one.built))
-        for one in results
-        if one.quiet.build and one.built
+        (result, FinishedBuild(result.quiet.job, result.quiet.build, result.built))
+        for result in results
+        if result.quiet.build and result.built
     ]
     if not built:
         return
     stored = store_builds([build for _, build in built])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
     user.save(update_fields=["updated_at"])  # invalidates cached contexts
-    for (one, build), moments in zip(built, stored, strict=True):
-        one.result[BUILT] = built_result(build.input, build.built, moments)
+    for (result, build), moments in zip(built, stored, strict=True):
+        result.result[BUILT] = built_result(build.input, build.built, moments)
 
 
 def _store_items(job: Job, results: Sequence[SessionResult]) -> None:
     formed = [
-        (one, (one.quiet.job, one.quiet.formation, one.formed)) for one in results if one.quiet.formation and one.formed
+        (result, (result.quiet.job, result.quiet.formation, result.formed))
+        for result in results
+        if result.quiet.formation and result.formed
     ]
-    stored = formation.store_each([made for _, made in formed], requested_by=f"job:{job.job_id}")
-    for (one, _), result in zip(formed, stored, strict=True):
-        one.result[FORMED] = result
+    stored = formation.store_formations(
+        [formation_result for _, formation_result in formed], requested_by=f"job:{job.job_id}"
+    )
+    for (result, _), payload in zip(formed, stored, strict=True):
+        result.result[FORMED] = payload
 
 
 def _store_digests(results: Sequence[SessionResult]) -> None:
     events = []
-    for one in results:
-        if (input := one.quiet.digest) and (made := one.digested):
-            text = made.context, made.lessons, input.turns
-            event = PartitionEvent.of_digest(*text, session=one.quiet.session, cleared=True)
+    for result in results:
+        if (input := result.quiet.digest) and (message := result.digested):
+            text = message.context, message.lessons, input.turns
+            event = PartitionEvent.of_digest(*text, session=result.quiet.session, cleared=True)
             events.append((event, input.turns.stop - 1))
-            one.result |= digest_result(input, made)
+            result.result |= digest_result(input, message)
     if events:
         store_events(events)
 
 
 def _update_sessions(sessions: Mapping[int, Session], results: Sequence[SessionResult]) -> None:
     """Update the counters, and clear the sessions whose turns were all processed."""
-    for one in (result.quiet for result in results):
-        session = sessions[one.session.pk]
-        if one.is_whole:
+    for quiet in (result.quiet for result in results):
+        session = sessions[quiet.session.pk]
+        if quiet.is_whole:
             _clear(session)
             continue
-        session.built_to = max(session.built_to, one.last_sequence)
-        if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
-            set_formed_to(session, one.last_sequence)
+        session.built_to = max(session.built_to, quiet.last_sequence)
+        if settings.MEMORY_FORMATION.enabled and session.formed_to < quiet.last_sequence:
+            set_formed_to(session, quiet.last_sequence)
     update_rows(list(sessions.values()), CLEARED_FIELDS)
     EpisodeDraft.objects.publish(sessions.values())
 
@@ -369,13 +380,13 @@ def _clear(session: Session) -> None:
 
 def _log_events(results: Sequence[SessionResult]) -> None:
     events = []
-    for one in results:
-        payloads = {name: one.result[name] for name in (BUILT, FORMED) if name in one.result}
-        payloads |= {SETTLED: one.result} if one.quiet.is_whole else {}
-        session = one.quiet.session
-        whose = {"actor": f"job:{one.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
+    for result in results:
+        payloads = {name: result.result[name] for name in (BUILT, FORMED) if name in result.result}
+        payloads |= {SETTLED: result.result} if result.quiet.is_whole else {}
+        session = result.quiet.session
+        whose = {"actor": f"job:{result.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
         events += [Event(type=name, payload=payload, **whose) for name, payload in payloads.items()]
-    WebhookDelivery.objects.queue_each(Event.objects.bulk_create(events))
+    WebhookDelivery.objects.queue_many(Event.objects.bulk_create(events))
 
 
 @receiver(turns_overdue)

@@ -22,7 +22,7 @@ BATCH = 100
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionResult:
     """The numbers of sessions to digest and to settle."""
 
     digested: int = 0
@@ -32,14 +32,14 @@ class Compacted:
         return f"sessions to compact: {self.digested}, idle sessions to update: {self.settled}"
 
 
-def compact_sessions(*, dry_run: bool = False) -> Compacted:
+def compact_sessions(*, dry_run: bool = False) -> CompactionResult:
     """Queue jobs that compact long sessions, and jobs that bring idle sessions up to date."""
     if not settings.SESSION_COMPACTION.enabled:
-        return Compacted()
+        return CompactionResult()
     busy, quiet = Session.objects.busy(), Session.objects.quiet()
     if dry_run:
-        return Compacted(busy.count(), quiet.count())
-    return Compacted(_queue(busy, DigestSession.name, {"keep": KEEP_RECENT}), _queue(quiet, Settle.name, {}))
+        return CompactionResult(busy.count(), quiet.count())
+    return CompactionResult(_queue(busy, DigestSession.name, {"keep": KEEP_RECENT}), _queue(quiet, Settle.name, {}))
 
 
 def _queue(due: SessionQuerySet, process: str, params: dict[str, Any]) -> int:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_IMPORT, content_hash
-from moments_app.models.embedding import ask_to_embed, owner_arguments
+from moments_app.models.embedding import owner_arguments, queue_embedding
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_missing, lock_rows
@@ -33,10 +33,10 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
 
     Either all atoms are for the stream itself, or all are candidates from one person.
     """
-    return add_to_each([(stream, atoms)], requested_by=requested_by)
+    return add_to_streams([(stream, atoms)], requested_by=requested_by)
 
 
-def add_to_each(
+def add_to_streams(
     items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]],
     *,
     requested_by: str,
@@ -60,7 +60,7 @@ def add_to_each(
     added: list[MemoryAtom] = []
     settled: list[MemoryAtom] = []
     for atoms in _without_repetitions(new):
-        inserted = insert_missing(atoms, named_by="atom_id")
+        inserted = insert_missing(atoms, unique_field="atom_id")
         settled += recompute_timelines(inserted, Cause(requested_by))
         added += inserted
     if added:
@@ -164,7 +164,7 @@ def queue_indexing(atom: MemoryAtom, *, requested_by: str) -> None:
     """Queue the word count and the embedding of all memories of an item's person or shard."""
     about = owner_arguments(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)
-    ask_to_embed(requested_by, **about)
+    queue_embedding(requested_by, **about)
 
 
 def consolidate_if_due(stream: MemoryStream, *, requested_by: str) -> None:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db.models import F, FloatField, Sum, Value
 from django.db.models.functions import Cast
 
-from moments_app.engines import Caller, engine_name, language_model
+from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.calls.texts import ConsolidationRequest, DraftLine, LabeledText
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -204,10 +204,10 @@ class ConsolidationInput(ProcessInput):
 class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
     name = "consolidate"
     title = "Merge observations"
-    makes = "new observations in the text that contexts show"
+    output = "new observations in the text that contexts show"
     prompt_purpose = PromptResource.Purpose.STREAM_CONSOLIDATION
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         return language_model(stream_of(job).consolidation_model or settings.ENGINE.model)
 
     def jobs_of_same_engine(self, job: Job) -> JobQuerySet:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import FloatField, Max, Q, QuerySet, Sum
 from django.db.models.functions import Cast, Ceil
 
-from moments_app.engines import Caller, engine_name, language_model
+from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -33,7 +33,7 @@ from moments_app.jobs.process import (
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
-from moments_app.moments.division import BuildInput, Built, builder_prompt, drafts_of, split_chunks
+from moments_app.moments.division import BuildInput, BuildResult, builder_prompt, drafts_of, split_chunks
 from moments_app.moments.journey import known_history
 from moments_app.streams.edit import evict_all
 from moments_app.streams.formation import (
@@ -41,14 +41,14 @@ from moments_app.streams.formation import (
     MAX_TURNS,
     UNFORMED,
     FormationInput,
-    Formed,
+    FormationResult,
     by_label,
     call_engine,
     formation_input,
     formation_prompt,
     model_with_open_circuit,
     set_formed_to,
-    store_each,
+    store_formations,
 )
 from moments_app.streams.known import known_items_of
 from moments_app.turns.engine_input import split_turns
@@ -64,14 +64,14 @@ PROMPT_TOKENS = 1_450  # estimated tokens of the prompt, streams and known items
 WITHDRAWN_RANGES = "again"  # key in job params: [first, last] ranges of turns whose memories were withdrawn
 
 
-class FormMemories(Process[FormationInput, Formed]):
+class FormMemories(Process[FormationInput, FormationResult]):
     name = "form_memories"
     title = "Extract facts"
-    makes = "facts from new messages"
+    output = "facts from new messages"
     prompt_purpose = PromptResource.Purpose.MEMORY_EXTRACTION
     sweep_timing = Timing(minutes=10)
 
-    def caller(self, job: Job) -> Caller:
+    def engine_factory(self, job: Job) -> EngineFactory:
         # If the circuit of a stream's own model is open, the job must wait for it.
         return model_with_open_circuit(job) or language_model(settings.ENGINE.model)
 
@@ -95,7 +95,7 @@ class FormMemories(Process[FormationInput, Formed]):
             set_formed_to(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to extract facts from")
         MemoryStream.objects.ensure_for(session)
-        streams = by_label(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
+        streams = by_label(MemoryStream.objects.visible_to(session).extracting().order_by("id"))
         if not streams:
             set_formed_to(session, turns[-1].sequence)
             return Skipped("no memory text is in use")
@@ -107,10 +107,10 @@ class FormMemories(Process[FormationInput, Formed]):
             input = replace(input, episodes=_episodes(session, turns, shown, corrections))
         return replace(input, is_cut=is_cut)
 
-    def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+    def think(self, input: FormationInput, engine: Engine, progress: Progress) -> FormationResult:
         return call_engine(input, engine, progress)
 
-    def commit(self, job: Job, input: FormationInput, answer: Formed) -> None:
+    def commit(self, job: Job, input: FormationInput, answer: FormationResult) -> None:
         """Add the atoms, and complete the job.
 
         Raises:
@@ -123,7 +123,7 @@ class FormMemories(Process[FormationInput, Formed]):
         # Lock the person, as corrections do. A later correction sees the new atoms, and these are checked against
         # earlier corrections.
         UserProfile.objects.locked().get(pk=session.user_id)
-        [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
+        [result] = store_formations([(job, input, answer)], requested_by=f"job:{job.job_id}")
         if input.remaining is None:
             set_formed_to(session, input.last_sequence)
         if input.episodes and answer.built:
@@ -206,7 +206,7 @@ def _episodes(
         settling_is_one_call() and settings.MOMENT_BUILDER.enabled
     ):  # the built-in rules read turns again at no cost
         return None
-    drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
+    drafted_to = EpisodeDraft.objects.for_session(session).aggregate(last=Max("last_sequence"))["last"]
     # If earlier turns have no moment, the first draft leaves a gap. The build that publishes the draft calls an engine
     # for the turns in the gap.
     first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
@@ -261,7 +261,7 @@ def _withdrawn_turns(session: Session, ranges: Sequence[Sequence[int]]) -> Withd
 # --- commit ---
 
 
-def _store_drafts(job: Job, session: Session, input: FormationInput, built: Built) -> None:
+def _store_drafts(job: Job, session: Session, input: FormationInput, built: BuildResult) -> None:
     """Store the episodes for a later build.
 
     Raises:

@@ -17,7 +17,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Floor, Greatest
 from pydantic import ValidationError
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import Part
@@ -27,16 +27,16 @@ from moments_app.jobs.process import ProcessInput, Progress, active_prompt, no_p
 from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
-from moments_app.moments.division import BuildInput, Built, divide, only_request
+from moments_app.moments.division import BuildInput, BuildResult, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from moments_app.streams.add_atoms import add_to_each, owner_columns
+from moments_app.streams.add_atoms import add_to_streams, owner_columns
 from moments_app.streams.known import KnownItems
 from moments_app.streams.known_people import other_speakers, own_name, self_described_speaker
 from moments_app.streams.timeline import end_in_favor_of
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
-from sessions_app.text.length import cut_words, weighted
+from sessions_app.text.length import cut_words, weigh_tokens
 
 MAX_TURNS = 200  # maximum turns of one run; a follow-up job forms the rest
 FORMED = "memories_formed"  # type of the logged event
@@ -90,14 +90,14 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Formed:
+class FormationResult:
     """The valid items of the engine's answer."""
 
     candidates: list[Candidate]
     lessons: list[Candidate]
     dropped: Counter[str]  # number of invalid items by reason
     engine: str
-    built: Built | None = None  # the draft episodes
+    built: BuildResult | None = None  # the draft episodes
 
 
 def calls_before_settling() -> Combinable:
@@ -158,9 +158,9 @@ def _request(
     known: KnownItems,
     prompt: PromptVersion,
 ) -> FormationRequest:
-    most = settings.MOMENT_BUILDER.max_input_tokens
+    max_tokens = settings.MOMENT_BUILDER.max_input_tokens
     return FormationRequest(
-        turns=[engine_turn(turn, most, session.user.zone, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, max_tokens, session.user.zone, index=turn.sequence) for turn in shown],
         sections=[_section(label, stream, known) for label, stream in streams.items()],
         prompt=prompt.content,
         others=other_speakers(session, shown, own),
@@ -187,17 +187,17 @@ def _dated(atom: MemoryAtom) -> str:
     return f"{atom.content} ({atom.formed_at:%Y-%m-%d})"
 
 
-def model_with_open_circuit(job: Job) -> Caller | None:
+def model_with_open_circuit(job: Job) -> EngineFactory | None:
     """Return the first model with an open circuit among the streams' own models, or None."""
-    own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
-    callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
-    return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
+    own = MemoryStream.objects.visible_to(session_of(job)).extracting().exclude(extraction_model="")
+    engine_factories = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
+    return next((factory for factory in engine_factories if Circuit.objects.open_for(factory)), None)
 
 
 # --- think ---
 
 
-def call_engine(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+def call_engine(input: FormationInput, engine: Engine, progress: Progress) -> FormationResult:
     """Extract statements and draft episodes from the turns, with one engine call if possible."""
     asked = engine
     if input.episodes and (parts := parts_of(input, input.episodes)):
@@ -207,7 +207,7 @@ def call_engine(input: FormationInput, engine: Engine, progress: Progress) -> Fo
     return replace(formed, built=_drafted(input.episodes, asked) if input.episodes else None)
 
 
-def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
+def _drafted(episodes: BuildInput, engine: Engine) -> BuildResult | None:
     """Return the drafts of episodes, or None if the answer is invalid. A build then calls the engine for the turns.
 
     Raises:
@@ -233,7 +233,9 @@ def parts_of(formation: FormationInput | None, build: BuildInput | None, number:
     return parts
 
 
-def form(input: FormationInput, engine: Engine, progress: Progress, earlier: Sequence[Candidate] = ()) -> Formed:
+def form(
+    input: FormationInput, engine: Engine, progress: Progress, earlier: Sequence[Candidate] = ()
+) -> FormationResult:
     """Call the engine, once for each model of the streams, and collect the valid items of the answers.
 
     Args:
@@ -257,7 +259,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress, earlier: Seq
                 into.append(replace(one, engine=formed_by.name))
         asked.append(formed_by.name)
     candidates = _with_valid_ends(candidates, [one for one in earlier if one.letter_key not in used], input, dropped)
-    return Formed(candidates, lessons, dropped, ", ".join(asked))
+    return FormationResult(candidates, lessons, dropped, ", ".join(asked))
 
 
 def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
@@ -350,7 +352,7 @@ def _with_valid_ends(
 class _Addition:
     job: Job
     input: FormationInput
-    formed: Formed
+    formed: FormationResult
     atoms: list[MemoryAtom]
     lessons: list[tuple[MemoryStream, list[MemoryAtom]]]  # by stream
     ended: list[MemoryAtom] = field(default_factory=list)  # facts ended by the atoms, once these are added
@@ -385,7 +387,9 @@ class _Addition:
         }
 
 
-def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requested_by: str) -> list[dict[str, Any]]:
+def store_formations(
+    formations: Sequence[tuple[Job, FormationInput, FormationResult]], *, requested_by: str
+) -> list[dict[str, Any]]:
     """Add the items of formations of one person, and end the facts superseded by them.
 
     Return the results of the jobs.
@@ -403,11 +407,11 @@ def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requ
             one.ended = _end_named(one, of_letter)
         return [fact for one in additions for fact in one.ended]
 
-    add_to_each(list(streams.values()), requested_by=requested_by, end=end)
+    add_to_streams(list(streams.values()), requested_by=requested_by, end=end)
     return [one.result for one in additions]
 
 
-def _addition(job: Job, input: FormationInput, formed: Formed) -> _Addition:
+def _addition(job: Job, input: FormationInput, formed: FormationResult) -> _Addition:
     """Return the atoms to add for a formation, unsaved. Create missing streams of lessons."""
     atoms = [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
     # In a trial, the streams may come from another claim whose transaction was rolled back.
@@ -487,7 +491,7 @@ def set_formed_to(session: Session, last_sequence: int) -> None:
     """Update the formation counters, so that the next formation counts only turns after `last_sequence`."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))
-    waiting = sum(weighted(role, tokens) for role, tokens in after)
+    waiting = sum(weigh_tokens(role, tokens) for role, tokens in after)
     session.formed_to = last_sequence
     session.formed_message_count = session.message_count - len(after)
     session.formed_weighted_tokens = session.weighted_tokens - waiting

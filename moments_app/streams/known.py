@@ -82,7 +82,7 @@ def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collec
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
     """Return the atoms that an engine may receive, latest first, keyed by stream."""
-    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN_ATTRIBUTES).only(*COLUMNS)
+    active = MemoryAtom.objects.active().visible_to(user).exclude(attribute__in=WRITTEN_ATTRIBUTES).only(*COLUMNS)
     found: dict[int, MemoryAtom] = {}
     for atoms in _queries_for(active, list(streams)):
         found |= {atom.pk: atom for atom in atoms}

@@ -102,7 +102,7 @@ def _mention(atom: MemoryAtom, names: Collection[str]) -> tuple[NamedPerson | No
     relative = atom.subject if is_assigned and relationship_of(atom.subject, atom.content, names) else ""
     if is_assigned and (relative or _is_about_user(atom, names)):
         atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
-    named = named_in(_said(atom), names)
+    named = named_in(_statement_fields(atom), names)
     if named is None and relative:
         named = NamedPerson(relative, "")
     is_person = atom.about_kind == MemoryAtom.About.PERSON
@@ -143,11 +143,11 @@ def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
 
 
 def _may_name(atom: MemoryAtom) -> bool:
-    is_named = named_person(atom.content) or named_in(_said(atom), USER)
+    is_named = named_person(atom.content) or named_in(_statement_fields(atom), USER)
     return is_named is not None or atom.about_id is not None
 
 
-def _said(atom: MemoryAtom) -> Said:
+def _statement_fields(atom: MemoryAtom) -> Said:
     return Said(*(getattr(atom, field) for field in Said._fields))
 
 
@@ -156,12 +156,12 @@ def rebuild_known_people(pks: Collection[int]) -> None:
     names = {user: MemoryAtom.objects.names_of_user(user) for user in {person.user_id for person in people}}
     for person in people:
         before = (person.name, person.aliases, person.relationship)
-        _derive(person, names[person.user_id])
+        _update_from_statements(person, names[person.user_id])
         if (person.name, person.aliases, person.relationship) != before:
             person.save(update_fields=["name", "aliases", "relationship"])
 
 
-def _derive(person: KnownPerson, names: Collection[str]) -> None:
+def _update_from_statements(person: KnownPerson, names: Collection[str]) -> None:
     statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
     rows = [Said(*row) for row in statements.values_list(*Said._fields)[:MAX_STATEMENTS]]
     called, relationship = called_in(rows, names)
@@ -211,8 +211,8 @@ class People:
             adds: whether to add the person if no known person matches. If False, return None if none or several
                 match.
         """
-        alike = [one for one in self.known if _is_called(one, named.name)]
-        person = _matching_person(alike, named, adds=adds)
+        candidates = [one for one in self.known if _is_called(one, named.name)]
+        person = _matching_person(candidates, named, adds=adds)
         if person is None and adds:
             person = self._add(person_key(named.name, [one.key for one in self.known]), named.name)
             self.known.append(person)
@@ -231,12 +231,12 @@ def _is_called(person: KnownPerson, name: str) -> bool:
     return name.casefold() in names or is_short_of or has_short
 
 
-def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
+def _matching_person(candidates: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
     if not named.relationship:
-        unrelated = [person for person in alike if not person.relationship] if adds else []
-        return alike[0] if len(alike) == 1 else next(iter(unrelated), None)
-    related = [person for person in alike if person.relationship == named.relationship]
-    unrelated = [person for person in alike if not person.relationship]
+        unrelated = [person for person in candidates if not person.relationship] if adds else []
+        return candidates[0] if len(candidates) == 1 else next(iter(unrelated), None)
+    related = [person for person in candidates if person.relationship == named.relationship]
+    unrelated = [person for person in candidates if not person.relationship]
     return related[0] if related else unrelated[0] if len(unrelated) == 1 else None
 
 

@@ -79,8 +79,8 @@ def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
 
 def derived(statements: Sequence[Said], zone: tzinfo) -> Profile:
     """Derive a profile from texts that were written into it, and from statements in the order of `in_profile`."""
-    own = [one for one in statements if one.attribute not in WRITTEN_ATTRIBUTES]
-    opening = [one.content for one in statements if one.attribute == SUMMARY]
+    own = [statement for statement in statements if statement.attribute not in WRITTEN_ATTRIBUTES]
+    opening = [statement.content for statement in statements if statement.attribute == SUMMARY]
     return Profile(
         "\n".join([*opening, *_lines(own, zone)]),
         _phrases(statements, INTEREST, _interests(own)),
@@ -88,24 +88,24 @@ def derived(statements: Sequence[Said], zone: tzinfo) -> Profile:
     )
 
 
-def _phrases(statements: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
+def _phrases(statements: Iterable[Said], attribute: str, derived_values: Sequence[str]) -> list[str]:
     """Return the phrases that were written into the profile, oldest first, followed by as many derived ones as fit."""
     written = sorted((one for one in statements if one.attribute == attribute), key=lambda one: one.formed_at)
     values = [one.value for one in reversed(written)][:PROFILE_LIST_MAX]
-    return merge_lists(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
+    return merge_lists(values[::-1], derived_values[: PROFILE_LIST_MAX - len(values)])
 
 
-def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
+def _lines(statements: Sequence[Said], zone: tzinfo) -> list[str]:
     """Return as many statements as fit: pinned ones first, then the others under their headings."""
     room = PROFILE_MAX
     pinned: list[str] = []
     sections: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
-    for one in _without_repetitions(own):
-        section = pinned if one.is_pinned else sections.get(one.kind)
+    for item in _without_repetitions(statements):
+        section = pinned if item.is_pinned else sections.get(item.kind)
         if section is None or (section is not pinned and len(section) == MAX_LINES):
             continue
-        line = one.content if one.is_pinned else f"- {one.content} ({one.formed_at.astimezone(zone):%Y-%m-%d})"
-        heading = "" if section or one.is_pinned else HEADINGS[_KIND(one.kind)]
+        line = item.content if item.is_pinned else f"- {item.content} ({item.formed_at.astimezone(zone):%Y-%m-%d})"
+        heading = "" if section or item.is_pinned else HEADINGS[_KIND(item.kind)]
         if (size := len(line) + len(heading) + 2) <= room:
             section.append(line)
             room -= size
@@ -113,32 +113,32 @@ def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
     return [*pinned, *(line for section in listed for line in section)]
 
 
-def _without_repetitions(own: Sequence[Said]) -> Iterator[Said]:
+def _without_repetitions(statements: Sequence[Said]) -> Iterator[Said]:
     """Yield the statements, except repetitions and old plans."""
-    newest = max((one.formed_at for one in own), default=None)
+    newest = max((statement.formed_at for statement in statements), default=None)
     seen: set[str] = set()
-    for one in own:
-        is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - PLAN_MAX_AGE
-        text = undated_words(without_speaker(one.content))
-        if text not in seen and (one.is_pinned or not is_stale):
+    for statement in statements:
+        is_stale = statement.kind in (_KIND.PLAN, _KIND.TASK) and newest and statement.formed_at < newest - PLAN_MAX_AGE
+        text = undated_words(without_speaker(statement.content))
+        if text not in seen and (statement.is_pinned or not is_stale):
             seen.add(text)
-            yield one
+            yield statement
 
 
-def _interests(own: Iterable[Said]) -> list[str]:
+def _interests(statements: Iterable[Said]) -> list[str]:
     counts = Counter[str]()
-    for one in own:
-        if not _DISLIKES.search(one.content):
-            named = [word for word in words(one.content) if word in word_set("activities")]
-            counts.update(dict.fromkeys(named, MIN_INTEREST_MENTIONS if _LIKES.search(one.content) else 1))
+    for statement in statements:
+        if not _DISLIKES.search(statement.content):
+            named = [word for word in words(statement.content) if word in word_set("activities")]
+            counts.update(dict.fromkeys(named, MIN_INTEREST_MENTIONS if _LIKES.search(statement.content) else 1))
     return [text for text, count in counts.most_common() if count >= MIN_INTEREST_MENTIONS][:MAX_INTERESTS]
 
 
-def _topics(own: Iterable[Said]) -> list[str]:
+def _topics(statements: Iterable[Said]) -> list[str]:
     """Return the topics that several statements mention: lowercase words that are not common in any language."""
     counts, words_by_stem = Counter[str](), dict[str, str]()
-    for one in own:
-        named = {stem(word): word for word in _WORD.findall(without_speaker(one.content)) if word.islower()}
+    for statement in statements:
+        named = {stem(word): word for word in _WORD.findall(without_speaker(statement.content)) if word.islower()}
         counts.update(named.keys())
         words_by_stem = named | words_by_stem
     found = [words_by_stem[word] for word, count in counts.most_common() if count >= MIN_TOPIC_MENTIONS]

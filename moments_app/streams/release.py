@@ -81,7 +81,7 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
     Raises:
         CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
     """
-    wording = checked(wording, matching_candidates(candidate)[:MAX_PEOPLE])
+    wording = validate_wording(wording, matching_candidates(candidate)[:MAX_PEOPLE])
     with transaction.atomic():
         found = _locked_with_same(candidate)
         _review(found)
@@ -126,7 +126,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
         CannotRelease: it was revoked, or the wording quotes a source or exists already.
     """
     sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
-    wording = checked(wording, sources)
+    wording = validate_wording(wording, sources)
     with transaction.atomic():
         found = _lock_in_force(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
@@ -151,7 +151,7 @@ def revoke(release: Release, *, actor: str) -> Release:
 # --- the wording ---
 
 
-def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
+def validate_wording(wording: str, sources: Iterable[MemoryAtom]) -> str:
     """Check a wording, and return it with normalized spaces.
 
     Raises:
@@ -230,7 +230,7 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     """Return the current candidate and matching ones, locked against erasures and retractions."""
     same = matching_candidates(candidate)
     before = list(same[:MAX_PEOPLE])
-    UserProfile.objects.hold({atom.user_id for atom in before if atom.user_id})
+    UserProfile.objects.protect({atom.user_id for atom in before if atom.user_id})
     list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in before]).order_by("pk"))
     named = same.filter(pk__in=[atom.pk for atom in before])
     found = list(named.select_for_update(no_key=True, of=("self",)))
@@ -265,7 +265,7 @@ def _lock_in_force(release: Release) -> Release:
 
 def revoke_locked(release: Release, actor: str) -> None:
     """Revoke a locked release that is in force, and its extension to every agent's users."""
-    for wider in release.wider.standing().select_related("stream", "atom"):
+    for wider in release.wider.in_effect().select_related("stream", "atom"):
         revoke_locked(wider, actor)
     release.revoked_at, release.revoked_by = timezone.now(), actor
     release.save(update_fields=["revoked_at", "revoked_by"])

@@ -90,8 +90,8 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
 def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
     """Mark merged observations as waiting again, unless the stream has a newer observation with the same text."""
     for atom in absorbed:
-        is_again = MemoryAtom.objects.duplicates_of(atom).exists()
-        state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
+        has_duplicate = MemoryAtom.objects.duplicates_of(atom).exists()
+        state = {} if has_duplicate else {"state": MemoryAtom.State.ACTIVE}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
 
 
@@ -173,13 +173,15 @@ def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
         before[change.statement_id] = before.get(change.statement_id, {}) | change.columns
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
     # Don't restore a line if one of its items has ended since, or if another line says the same thing.
-    over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
+    ended_lines = {
+        before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _is_current(atom)
+    }
     keys = {line_key(line.content) for line in stream.atoms.lines()}
     for atom in atoms:
         if atom.position is None or atom.pk not in before:
             continue
         if before[atom.pk].get("state") == MemoryAtom.State.LINE:
-            if atom.pk in over or line_key(atom.content) in keys:
+            if atom.pk in ended_lines or line_key(atom.content) in keys:
                 continue
             keys.add(line_key(atom.content))
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.RESTORED, cause, **before[atom.pk])
@@ -191,14 +193,14 @@ def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     stream.refresh()
 
 
-def _holds(atom: MemoryAtom) -> bool:
+def _is_current(atom: MemoryAtom) -> bool:
     return atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
 
 
 def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], cause: Cause) -> None:
     """Put an item back into the restored line that contained it. If there is none, mark the item as waiting."""
     state, line = before.get("state", atom.state), before.get("merged_into_id", atom.merged_into_id)
-    may_merge = _holds(atom) and not atom.is_pinned
+    may_merge = _is_current(atom) and not atom.is_pinned
     if may_merge and state == MemoryAtom.State.ABSORBED and line in lines:
         merged = {"state": MemoryAtom.State.ABSORBED, "merged_into_id": line}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.MERGED, cause, **merged)

@@ -49,7 +49,7 @@ class Timeline(NamedTuple):
     about: int | None = None  # primary key of the known person
 
     @property
-    def whose(self) -> Q:
+    def subject_filter(self) -> Q:
         return Q(about=self.about) if self.about else Q(subject__in=self.subjects)
 
 
@@ -76,7 +76,7 @@ def recompute_timelines(atoms: Iterable[MemoryAtom], cause: Cause) -> list[Memor
             own_facts = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
             timelines |= {Timeline(names, attribute) for attribute in own_facts.values_list("attribute", flat=True)}
         for one in sorted(timelines, key=lambda one: (one.attribute, sorted(one.subjects), one.about or 0)):
-            facts = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
+            facts = MemoryAtom.objects.of_timeline(user, one.subject_filter, one.attribute)
             changed += _recompute([atom for atom in facts if _timeline_of(atom, names) == one], cause)
     return changed
 

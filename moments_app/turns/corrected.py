@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.engines.statements.dates import spoken_date
+from moments_app.engines.statements.dates import date_in_words
 from moments_app.models import CorrectedTurn
 from moments_app.models.atom import BY_DATE, true_at
 from sessions_app.database.sql import array_of, microseconds_of, time_of
@@ -153,6 +153,6 @@ def end_marks(ends: Iterable[End], zone: tzinfo) -> str:
         if end.wrong:
             marks += correction_marks([(end.wrong, end.text)])
             continue
-        day = spoken_date(time_of(end.microseconds).astimezone(zone).date())
+        day = date_in_words(time_of(end.microseconds).astimezone(zone).date())
         marks += f" ({'' if end.is_replaced else 'no longer true '}since {day}: {' '.join(end.text.split())})"
     return marks

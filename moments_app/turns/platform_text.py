@@ -253,20 +253,20 @@ class WrittenLines:
         self._people.clear()
 
 
-written = WrittenLines()
+written_lines = WrittenLines()
 
 
 def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
     """Record texts as served to a person, in the background. The arguments are those of `served_hashes`."""
     one = ServedTexts(user.pk, texts, quoted, query)
-    if not written.has_all(one):
-        waiting.add(one)
+    if not written_lines.has_all(one):
+        line_buffer.add(one)
 
 
 def unsaved_hashes(user_pk: int) -> dict[int, bool]:
     """Return the lines served to a person that this process has not stored yet, as in `served_hashes`."""
     known: dict[int, bool] = {}
-    for one in waiting.pending():
+    for one in line_buffer.pending():
         if one.user == user_pk:
             _add(known, one)
     return known
@@ -279,12 +279,12 @@ def _add(known: dict[int, bool], one: ServedTexts) -> None:
 
 def write(batch: Sequence[ServedTexts]) -> None:
     """Store the lines that were served to people who still exist. The caller opens the transaction."""
-    there = UserProfile.objects.hold({one.user for one in batch})
+    there = UserProfile.objects.protect({one.user for one in batch})
     by_user: dict[int, dict[int, bool]] = {}
     for one in batch:
         if one.user in there:
             _add(by_user.setdefault(one.user, {}), one)
-    new = {user: written.missing(user, lines) for user, lines in by_user.items()}
+    new = {user: written_lines.missing(user, lines) for user, lines in by_user.items()}
     rows = [(user, line, is_quote) for user, lines in new.items() for line, is_quote in lines.items()]
     if rows:
         users, hashes, quotes = (array_of(map(int, column)) for column in zip(*rows, strict=True))
@@ -292,7 +292,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
         lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
         with connection.cursor() as cursor:
             cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESH_INTERVAL})
-        transaction.on_commit(partial(written.add, by_user))
+        transaction.on_commit(partial(written_lines.add, by_user))
 
 
 def store_lines(user_pk: int, texts: Iterable[str]) -> None:
@@ -302,10 +302,10 @@ def store_lines(user_pk: int, texts: Iterable[str]) -> None:
 
 def store_lines_later(user_pk: int, texts: Iterable[str]) -> None:
     """Store lines as `store_lines` does, but in the background."""
-    waiting.add(ServedTexts(user_pk, list(texts), ()))
+    line_buffer.add(ServedTexts(user_pk, list(texts), ()))
 
 
-waiting = WriteBuffer("served-lines", write, soon=True)
+line_buffer = WriteBuffer("served-lines", write, is_urgent=True)
 
 
 # --- recognizing the lines in new turns ---

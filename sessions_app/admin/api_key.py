@@ -18,7 +18,7 @@ from sessions_app.admin.links import change_url, column, link_to, page_url
 from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, may_see
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.models.daily_limit import UNITS, Amounts, Standing, Subject, SubjectKind, today
+from sessions_app.models.daily_limit import UNITS, Amounts, Subject, SubjectKind, UsageStatus, today
 
 HELP = {
     "requests": "After the limit is reached, requests get status 429.",
@@ -51,21 +51,21 @@ def usage_context(request: HttpRequest, row: Model) -> dict[str, Any]:
     if not request.user.has_perm("sessions_app.view_dailyusage"):
         return {}
     subject = row.subject if isinstance(row, DailyLimit) else Subject(KINDS[type(row)], row.pk)
-    [standing] = DailyUsage.objects.standings([subject])
-    days = {today(): standing.used} | DailyUsage.objects.by_day(subject, DAYS)
+    [status] = DailyUsage.objects.usage_statuses([subject])
+    days = {today(): status.used} | DailyUsage.objects.by_day(subject, DAYS)
     own = DailyLimit.objects.filter(**{subject.kind: subject.pk}).first()
     usage = {
         "names": [unit.capitalize() if unit.islower() else unit for unit in UNITS.values()],
-        "limits": [standing.limits.get(name) for name in UNITS],
-        "days": [(day, _amounts(used, standing if day == standing.day else None)) for day, used in days.items()],
+        "limits": [status.limits.get(name) for name in UNITS],
+        "days": [(day, _amounts(used, status if day == status.day else None)) for day, used in days.items()],
         "has_own": own is not None,
         "limits_url": "" if isinstance(row, DailyLimit) else _limits_url(request, subject, own),
     }
     return {"usage": usage}
 
 
-def _amounts(used: Amounts, standing: Standing | None) -> list[tuple[Any, bool]]:
-    return [(used.of(name), standing is not None and standing.is_used_up(name)) for name in UNITS]
+def _amounts(used: Amounts, usage_status: UsageStatus | None) -> list[tuple[Any, bool]]:
+    return [(used.of(name), usage_status is not None and usage_status.is_used_up(name)) for name in UNITS]
 
 
 def _limits_url(request: HttpRequest, subject: Subject, own: DailyLimit | None) -> str:
@@ -74,9 +74,9 @@ def _limits_url(request: HttpRequest, subject: Subject, own: DailyLimit | None) 
     return change_url(own) if own else page_url(DailyLimit, "add", **{subject.kind: subject.pk})
 
 
-def _shown(most: Any) -> str:
+def _shown(limit: Any) -> str:
     """Format an amount for a column. A dash means the default in the settings."""
-    return "–" if most is None else intcomma(most) if most else "no limit"
+    return "–" if limit is None else intcomma(limit) if limit else "no limit"
 
 
 @admin.register(DailyLimit)

@@ -333,15 +333,15 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
     term = term.strip().replace("\0", "")
     if not term:
         return queryset
-    return found_by_any(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
+    return matching_any(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
 
 
-def found_by_any(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
+def matching_any(queryset: QuerySet[Any], *queries: QuerySet[Any]) -> QuerySet[Any]:
     """Return the rows found by any of several queries, limited to the newest `MAX_FOUND` rows of each query.
 
     Separate queries use indexes. A single query with OR across tables would read all rows.
     """
-    first, *others = (way.order_by("-pk").values("pk")[:MAX_FOUND] for way in ways)
+    first, *others = (way.order_by("-pk").values("pk")[:MAX_FOUND] for way in queries)
     return queryset.filter(pk__in=first.union(*others, all=True) if others else first)
 
 

@@ -76,22 +76,22 @@ def name_with_gist(name: str, text: str) -> SafeString:
     return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', name, gist)
 
 
-def highlighted(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
+def highlighted(text: str, words: Iterable[lexemes.QueryWord], max_chars: int = 0) -> SafeString:
     """Escape a text, and highlight the words of a query in any inflected form.
 
-    `most` is the maximum number of characters to show, from shortly before the first match. 0 shows all.
+    With `max_chars`, show only an excerpt that starts shortly before the first match.
     """
     places = list(lexemes.occurrences(text, words))
-    start, end = _cut(text, places[0][0] if places else 0, most)
+    start, end = _cut(text, places[0][0] if places else 0, max_chars)
     return mark_safe("".join(_parts(text, start, end, places)))  # noqa: S308 (each part is escaped)
 
 
-def _cut(text: str, first: int, most: int) -> tuple[int, int]:
+def _cut(text: str, first: int, max_chars: int) -> tuple[int, int]:
     """Return the start and end of the excerpt to show. The excerpt starts with a whole word."""
-    if not most or len(text) <= most:
+    if not max_chars or len(text) <= max_chars:
         return 0, len(text)
     start = text.rfind(" ", 0, max(first - CHARS_BEFORE, 0)) + 1
-    return start, start + most
+    return start, start + max_chars
 
 
 def _parts(text: str, start: int, end: int, places: list[tuple[int, int]]) -> Iterator[SafeString]:

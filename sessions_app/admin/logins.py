@@ -222,7 +222,7 @@ class Staff(OperatorPage):
     def context(self) -> dict[str, Any]:
         request = self.request
         return {
-            "people": [_shown(one) for one in staff.all_logins()],
+            "people": [_shown(user) for user in staff.all_logins()],
             "with_second_factor": set(second_factor.confirmed_devices().values_list("user", flat=True)),
             "roles": ROLES,
             "form": InviteForm(initial={"role": ROLES[0].name}),
@@ -232,14 +232,14 @@ class Staff(OperatorPage):
             "days": settings.PASSWORD_RESET_TIMEOUT // DAY,
         }
 
-    def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:
+    def with_invitation(self, user: User, *, again: bool = False) -> HttpResponse:
         """Show a login's invitation link once. A redirect would need a message, which would store it in a cookie."""
-        link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_token(one)))
-        return self.page(invited=one, link=link, again=again)
+        link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_token(user)))
+        return self.page(invited=user, link=link, again=again)
 
 
-def _shown(one: User) -> tuple[User, str, str]:
-    return one, staff.role_of(one), staff.state_of(one)
+def _shown(user: User) -> tuple[User, str, str]:
+    return user, staff.role_of(user), staff.state_of(user)
 
 
 class Invite(Staff):
@@ -254,11 +254,11 @@ class Invite(Staff):
             return self.page(status=400, form=form)
         given = form.cleaned_data
         try:
-            one = staff.invite(given.pop("username"), **given, actor=self.actor)
+            user = staff.invite(given.pop("username"), **given, actor=self.actor)
         except Refusal as error:
             return self.page(status=409, form=form, problem=str(error))
-        self.admin.log_addition(request, one, f"Invited as {given['role']}.")
-        return self.with_invitation(one)
+        self.admin.log_addition(request, user, f"Invited as {given['role']}.")
+        return self.with_invitation(user)
 
 
 class LoginAction(RowAction[User]):
@@ -267,12 +267,12 @@ class LoginAction(RowAction[User]):
     entry = ""  # entry in the login's history
     message = ""  # message to the operator; follows the login's name
 
-    def change(self, one: User) -> str:
-        do = partial(self.do, one, login_of(self.request))
-        self.attempt(one, do, log=self.entry, message=f"{one} {self.message}", about=str(one))
+    def change(self, user: User) -> str:
+        do = partial(self.do, user, login_of(self.request))
+        self.attempt(user, do, log=self.entry, message=f"{user} {self.message}", about=str(user))
         return list_url(User)
 
-    def do(self, one: User, by: User) -> None:
+    def do(self, user: User, by: User) -> None:
         """Change a login. Raise a `Refusal` if that is not allowed."""
         raise NotImplementedError
 
@@ -287,11 +287,11 @@ class ChangeRole(LoginAction):
     def entry(self) -> str:  # type: ignore[override]
         return f"Role changed to {self.request.POST.get('role')}."
 
-    def do(self, one: User, by: User) -> None:
+    def do(self, user: User, by: User) -> None:
         form = RoleForm(self.request.POST)
         if not form.is_valid():
             raise Refusal("role: choose a role from the list.")
-        staff.set_role(one, form.cleaned_data["role"], by=by)
+        staff.set_role(user, form.cleaned_data["role"], by=by)
 
 
 class Deactivate(LoginAction):
@@ -300,8 +300,8 @@ class Deactivate(LoginAction):
     route, name = "<int:pk>/deactivate/", "deactivate"
     entry, message = "Deactivated.", "can no longer log in."
 
-    def do(self, one: User, by: User) -> None:
-        staff.set_active(one, by=by, is_active=False)
+    def do(self, user: User, by: User) -> None:
+        staff.set_active(user, by=by, is_active=False)
 
 
 class Reactivate(LoginAction):
@@ -310,8 +310,8 @@ class Reactivate(LoginAction):
     route, name = "<int:pk>/reactivate/", "reactivate"
     entry, message = "Reactivated.", "can log in again."
 
-    def do(self, one: User, by: User) -> None:
-        staff.set_active(one, by=by, is_active=True)
+    def do(self, user: User, by: User) -> None:
+        staff.set_active(user, by=by, is_active=True)
 
 
 class InviteAgain(RowAction[User]):
@@ -320,15 +320,15 @@ class InviteAgain(RowAction[User]):
     route, name = "<int:pk>/invite/", "invite_again"
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        one = self.row
+        user = self.row
         page = Staff(admin=self.admin)
         page.setup(request)
         try:
-            staff.invite_again(one, by=login_of(request))
+            staff.invite_again(user, by=login_of(request))
         except Refusal as error:
-            return page.page(status=409, problem=f"{one}: {error}")
-        self.admin.log_change(request, one, "Invited again.")
-        return page.with_invitation(one, again=True)
+            return page.page(status=409, problem=f"{user}: {error}")
+        self.admin.log_change(request, user, "Invited again.")
+        return page.with_invitation(user, again=True)
 
 
 @method_decorator([sensitive_post_parameters(), never_cache], name="dispatch")

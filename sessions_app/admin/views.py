@@ -32,7 +32,7 @@ def actor_of(request: HttpRequest) -> str:
     return f"operator:{request.user.get_username()}"
 
 
-def number_in(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     """Parse a whole number from a URL. Return None if it isn't one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
@@ -77,7 +77,7 @@ class OperatorView(View):
         page = f"{self.admin.opts.verbose_name}: {self.name.replace('_', ' ')}"
         note_reading(self.request, page, self.people())
 
-    def seen(self, rows: QuerySet[Row]) -> QuerySet[Row]:
+    def visible(self, rows: QuerySet[Row]) -> QuerySet[Row]:
         """Return rows of another table to show on this page, or none if the operator may not see them."""
         return rows if may_see(self.request, rows.model) else rows.none()
 
@@ -86,7 +86,7 @@ class OperatorView(View):
         return actor_of(self.request)
 
     def number(self, name: str) -> int | None:
-        return number_in(self.request.GET.get(name, ""))
+        return parse_number(self.request.GET.get(name, ""))
 
     def log(self, row: Model, entry: str, message: str) -> None:
         self.admin.log_change(self.request, row, entry)

@@ -29,7 +29,7 @@ NOT_VALID = "The API key is not valid. It may be expired or revoked."
 
 # The check doesn't compare scopes, because a key's scopes can't be changed. If the key is no longer valid, the division
 # by zero aborts the message before its other statements run.
-_CONFIRMING_SQL = """
+_KEY_CHECK_SQL = """
 SELECT 1 / count(*) FROM sessions_app_apikey
 WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
 """
@@ -37,38 +37,38 @@ WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS
 
 class _CachedKey(NamedTuple):
     key: ApiKey
-    confirming: str
+    check_key_later: str
 
 
-class _Unconfirmed(NamedTuple):
+class _UncheckedKey(NamedTuple):
     text: str
-    confirming: str
+    check_key_later: str
 
 
 # Keyed by a hash of the key's text. The cached key also records whether custom limits exist, so an entry expires
 # together with the cached limits.
 CACHED_KEYS: ProcessCache[bytes, _CachedKey] = ProcessCache(MAX_KEYS, seconds=CACHE_SECONDS)
 # Whether this request confirms its key with its first message.
-_confirms: ContextVar[bool] = ContextVar("confirms", default=False)
+_defers_check: ContextVar[bool] = ContextVar("confirms", default=False)
 # The key that this request has not confirmed yet.
-_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)
+_unchecked_key: ContextVar[_UncheckedKey | None] = ContextVar("unconfirmed", default=None)
 
 
 def key_with(text: str) -> ApiKey | None:
     """Return the valid key with this text, or None.
 
-    Within `confirming`, a cached key is accepted now and confirmed later.
+    Within `check_key_later`, a cached key is accepted now and confirmed later.
     """
     key_hash = hash_of(text)
     known = CACHED_KEYS.get(key_hash)
-    if known and known.key.is_valid() and _confirms.get():
-        _unconfirmed.set(_Unconfirmed(text, known.confirming))
+    if known and known.key.is_valid() and _defers_check.get():
+        _unchecked_key.set(_UncheckedKey(text, known.check_key_later))
         return known.key
     CACHED_KEYS.drop(key_hash)
-    _unconfirmed.set(None)
+    _unchecked_key.set(None)
     if key := ApiKey.objects.verify(text):
-        confirming = sql.SQL(_CONFIRMING_SQL).format(key.prefix, key.secret_hash).as_string()
-        CACHED_KEYS.put(key_hash, _CachedKey(key, confirming))
+        check_key_later = sql.SQL(_KEY_CHECK_SQL).format(key.prefix, key.secret_hash).as_string()
+        CACHED_KEYS.put(key_hash, _CachedKey(key, check_key_later))
     return key
 
 
@@ -79,19 +79,19 @@ def clear_cached_keys(**_: Any) -> None:
 
 
 @contextmanager
-def confirming() -> Iterator[None]:
+def check_key_later() -> Iterator[None]:
     """Confirm the key of a request with the first database message of the block."""
-    is_nested, outer = _confirms.set(True), _unconfirmed.set(None)
+    is_nested, outer = _defers_check.set(True), _unchecked_key.set(None)
     try:
         yield
     finally:
-        _unconfirmed.reset(outer)
-        _confirms.reset(is_nested)
+        _unchecked_key.reset(outer)
+        _defers_check.reset(is_nested)
 
 
-def confirm() -> None:
+def check_key_now() -> None:
     """Confirm this request's key if that hasn't happened yet. Raise AuthenticationFailed if it is no longer valid."""
-    if _unconfirmed.get():
+    if _unchecked_key.get():
         with connection.cursor() as cursor:
             cursor.execute("SELECT")
 
@@ -99,18 +99,18 @@ def confirm() -> None:
 class KeyCheckProvider(transactions.Provider):
     """Confirms a request's key with its first database message."""
 
-    def before(self, *, begins: bool) -> str:
-        unconfirmed = _unconfirmed.get()
-        return unconfirmed.confirming if unconfirmed else ""
+    def before(self, *, starts_transaction: bool) -> str:
+        unconfirmed = _unchecked_key.get()
+        return unconfirmed.check_key_later if unconfirmed else ""
 
     def executed(self) -> None:
-        _unconfirmed.set(None)
+        _unchecked_key.set(None)
 
     def failed(self, error: DatabaseError) -> None:
         """Raise AuthenticationFailed if the key is no longer valid."""
-        unconfirmed = _unconfirmed.get()
+        unconfirmed = _unchecked_key.get()
         if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):
-            _unconfirmed.set(None)
+            _unchecked_key.set(None)
             VERIFIED.drop(unconfirmed.text)
             raise AuthenticationFailed(NOT_VALID) from None
 

@@ -30,14 +30,14 @@ class RowPagination(BasePagination):
     The viewset has validated the parameters. A list that accepts `after` needs an index for its order.
 
     Attributes:
-        things: The key of the rows in the response.
+        rows_key: The key of the rows in the response.
     """
 
-    things: str
+    rows_key: str
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         limit, offset = view.validated_data["limit"], view.validated_data["offset"]
-        self.things = things_at(request.path)
+        self.rows_key = rows_key_at(request.path)
         self.total = queryset.count()
         if "after" not in view.validated_data:
             self.has_more = offset + limit < self.total
@@ -49,10 +49,10 @@ class RowPagination(BasePagination):
         return rows[:limit]
 
     def get_paginated_response(self, data: Any) -> Response:
-        return Response({self.things: data, "total": self.total, "has_more": self.has_more})
+        return Response({self.rows_key: data, "total": self.total, "has_more": self.has_more})
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        fields = {self.things: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
+        fields = {self.rows_key: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
         return {"type": "object", "properties": fields, "required": sorted(fields)}
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
@@ -72,5 +72,5 @@ def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
     )  # filter by the first field as well, so that PostgreSQL uses the index
 
 
-def things_at(path: str) -> str:
+def rows_key_at(path: str) -> str:
     return path.rpartition("/")[2]

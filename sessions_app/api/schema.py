@@ -28,7 +28,7 @@ from sessions_app.api.fields import (
     Patterned,
     StrictSerializer,
 )
-from sessions_app.api.pagination import RowPagination, things_at
+from sessions_app.api.pagination import RowPagination, rows_key_at
 from sessions_app.refusals import Refusal
 
 Described = dict[str, Any]
@@ -152,7 +152,7 @@ class Schema(AutoSchema):
         if action == "destroy" and action not in self.view.answers:
             answers = {204: OpenApiResponse(description="Deleted.")}
         answers = answers if isinstance(answers, Mapping) else {200: answers}
-        return {**answers, **refused(self.view.refuses.get(action, ()))}
+        return {**answers, **refusal_responses(self.view.refuses.get(action, ()))}
 
     def _get_allowed_error_status_codes(self) -> list[str]:
         return list(RESPONSES)
@@ -205,7 +205,7 @@ class Schema(AutoSchema):
 
     def _get_paginator(self) -> Any:
         paginator = RowPagination()
-        paginator.things = things_at(self.path)
+        paginator.rows_key = rows_key_at(self.path)
         return paginator
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Described:
@@ -243,7 +243,7 @@ def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
     yield "maxItems", field.max_length
 
 
-def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
+def refusal_responses(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
     """Describe refusals as error responses, by status."""
     texts: defaultdict[int, list[str]] = defaultdict(list)
     for refusal in refuses:

@@ -70,5 +70,5 @@ class UsageViewSet(PersonViewSet[Any]):
 
 
 def _usage_of(subject: Subject) -> dict[str, Any]:
-    standing = meter.standing(subject)
-    return {name: {"used": standing.used.of(name), "limit": standing.limits.get(name)} for name in UNITS}
+    usage_status = meter.usage_status(subject)
+    return {name: {"used": usage_status.used.of(name), "limit": usage_status.limits.get(name)} for name in UNITS}

@@ -265,7 +265,7 @@ class PersonViewSet(ApiViewSet[M]):
         """Open a transaction that sees only the person's rows, and set `person`."""
         writes = self.request.method not in SAFE_METHODS and self.scopes.get(self.action) != "read"
         create = self.action in self.creates_person
-        entered = acting_for(self.user_id(), application=self.application, create=create, holding=writes)
+        entered = acting_for(self.user_id(), application=self.application, create=create, for_write=writes)
         with missing_rows_as_404(), entered as self.person:
             yield
 

@@ -153,9 +153,9 @@ def create_roles() -> None:
     """Create missing roles if the login is allowed to. `grant_privileges` grants their memberships."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles")
-        there = {name for (name,) in cursor.fetchall()}
+        existing = {name for (name,) in cursor.fetchall()}
     for role in (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE):
-        if role not in there:
+        if role not in existing:
             execute_if_possible(f"CREATE ROLE {role} NOLOGIN NOINHERIT; GRANT {role} TO CURRENT_USER")
 
 

@@ -24,13 +24,13 @@ CONNECTION_ERRORS = (OperationalError, InterfaceError, RuntimeError)  # the embe
 logger = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-_all: "list[WriteBuffer[Any]]" = []
+_buffers: "list[WriteBuffer[Any]]" = []
 
 
 @atexit.register
 def stop_all() -> None:
     """Write the buffers, and end the threads. Forks that skip `atexit` functions must call this."""
-    for buffer in _all:
+    for buffer in _buffers:
         buffer.stop()
 
 
@@ -40,18 +40,18 @@ class WriteBuffer(Generic[T]):
     Args:
         name: The name of the thread, also used in the log.
         write: Writes some items, within a transaction.
-        soon: Whether to write after `SHORT_INTERVAL` seconds instead of `INTERVAL`.
+        is_urgent: Whether to write after `SHORT_INTERVAL` seconds instead of `INTERVAL`.
     """
 
-    def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
-        self._name, self._write, self._is_soon = name, write, soon
+    def __init__(self, name: str, write: Callable[[list[T]], None], *, is_urgent: bool = False) -> None:
+        self._name, self._write, self._is_urgent = name, write, is_urgent
         self._waiting: deque[T] = deque(maxlen=MAX_WAITING)
         self._writing: list[T] = []
         self._lock = threading.Lock()
         self._is_down = False  # whether the database was down at the last attempt
         self._added, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
-        _all.append(self)
+        _buffers.append(self)
 
     def add(self, item: T) -> None:
         self._waiting.append(item)
@@ -120,7 +120,7 @@ class WriteBuffer(Generic[T]):
         while not self._stop.is_set():
             self._added.wait()
             self._added.clear()
-            self._stop.wait(SHORT_INTERVAL if self._is_soon and not self._is_down else INTERVAL)
+            self._stop.wait(SHORT_INTERVAL if self._is_urgent and not self._is_down else INTERVAL)
             try:
                 self.flush()
             finally:

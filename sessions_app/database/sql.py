@@ -19,7 +19,7 @@ Row = TypeVar("Row", bound=Model)
 Fields = tuple["Field[Any, Any]", ...]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-AT_ONCE = 1_000  # number of rows to build before they are sent
+BATCH_SIZE = 1_000  # number of rows to build before they are sent
 
 
 # --- reads ---
@@ -105,23 +105,23 @@ def insert_if_missing(instance: Model) -> bool:
     return True
 
 
-def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
+def insert_missing(instances: Sequence[Row], *, unique_field: str) -> list[Row]:
     """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     If two of them conflict with each other, the first one is added.
 
     Args:
-        named_by: A field that has a different value in each row.
+        unique_field: A field that has a different value in each row.
 
     Returns:
         The rows that this call added, in the same order, with their primary keys.
     """
     if not instances:
         return []
-    added = {name: pk for pk, name in _insert_missing(instances, [named_by])}
-    missing = [instance for instance in instances if getattr(instance, named_by) in added]
+    added = {name: pk for pk, name in _insert_missing(instances, [unique_field])}
+    missing = [instance for instance in instances if getattr(instance, unique_field) in added]
     for instance in missing:
-        instance.pk, instance._state.adding = added[getattr(instance, named_by)], False
+        instance.pk, instance._state.adding = added[getattr(instance, unique_field)], False
     return missing
 
 
@@ -178,8 +178,8 @@ def copy_rows(instances: Sequence[Model]) -> None:
     fields = _written(model)
     names = ", ".join(f'"{field.column}"' for field in fields)
     with connection.cursor() as cursor, cursor.copy(f'COPY "{model._meta.db_table}" ({names}) FROM STDIN') as copy:
-        for first in range(0, len(instances), AT_ONCE):
-            for row in _rows(instances[first : first + AT_ONCE], fields):
+        for first in range(0, len(instances), BATCH_SIZE):
+            for row in _rows(instances[first : first + BATCH_SIZE], fields):
                 copy.write_row(row)
 
 

@@ -34,10 +34,10 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 class Provider:
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         """Return SQL statements that end with semicolons, or a blank string.
 
-        `begins`: whether the next statement starts a transaction.
+        `starts_transaction`: whether the next statement starts a transaction.
         """
         raise NotImplementedError
 
@@ -67,8 +67,12 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     status = cursor.connection.info.transaction_status
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
         return execute(sql, params, many, context)  # a failed transaction accepts nothing but a rollback
-    begins = status == TransactionStatus.IDLE
-    added = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
+    starts_transaction = status == TransactionStatus.IDLE
+    added = [
+        (provider, before)
+        for provider in _providers
+        if (before := provider.before(starts_transaction=starts_transaction))
+    ]
     if not added:
         return execute(sql, params, many, context)
     if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
@@ -127,9 +131,9 @@ def using_role(role: Role | None) -> Iterator[None]:
 
 
 class RoleProvider(Provider):
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         role = _role.get()
-        return role.set_sql() if role and begins else ""
+        return role.set_sql() if role and starts_transaction else ""
 
 
 # --- the timeouts ---
@@ -206,7 +210,7 @@ def serving(kind: RequestKind, role: Role = WEB) -> Iterator[None]:
 class TimeoutProvider(Provider):
     """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
-    def before(self, *, begins: bool) -> str:
+    def before(self, *, starts_transaction: bool) -> str:
         """Return the statements that set the timeouts. Raise OperationalError after the request's deadline."""
         kind, ends = _kind.get(), deadline()
         if kind is None:
@@ -216,7 +220,7 @@ class TimeoutProvider(Provider):
             raise OperationalError(
                 "The request took too long and was stopped. Try again in a moment."
             ) from errors.QueryCanceled()
-        if begins:
+        if starts_transaction:
             limits = _limits(kind, left)
         elif ends and left < ends.statement_timeout - MAX_OVERRUN:
             limits = {"statement_timeout": _tenths(left)}

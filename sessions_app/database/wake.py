@@ -57,7 +57,7 @@ def _notify(channels: list[Channel]) -> None:
 
 
 _SENDS = {channel: partial(_send, channel) for channel in Channel}
-_buffer = WriteBuffer("wake", _notify, soon=True)
+_buffer = WriteBuffer("wake", _notify, is_urgent=True)
 
 
 class ThreadWaker:

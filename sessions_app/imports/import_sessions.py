@@ -69,7 +69,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedRecord:
     """A record that can't be imported: its position in the file and the reason, but not its text."""
 
     where: str
@@ -99,11 +99,11 @@ class ImportCounts:
 
 
 def import_sessions(
-    found: Iterable[Record | Statement | Rejected],
+    found: Iterable[Record | Statement | RejectedRecord],
     *,
     application: int,
     dry_run: bool = False,
-    on_rejected: Callable[[Rejected], None] = lambda _: None,
+    on_rejected: Callable[[RejectedRecord], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
 ) -> ImportCounts:
     """Append the records of a reader, in the order of the file, which is read lazily.
@@ -113,7 +113,7 @@ def import_sessions(
     """
     imported = ImportCounts()
 
-    def reject(rejected: Rejected) -> None:
+    def reject(rejected: RejectedRecord) -> None:
         imported.rejected += 1
         on_rejected(rejected)
 
@@ -128,7 +128,7 @@ def import_sessions(
     for portion in _portions(_batches(_messages(found, import_statements), reject)):
         checked = _checked(portion, application)
         batches = [new for new, _ in checked if new]
-        process_texts([record.message for batch in batches for record in batch], most_bytes=None)
+        process_texts([record.message for batch in batches for record in batch], max_bytes=None)
         with transaction.atomic():
             appended = iter(_append(batches, application))
             transaction.set_rollback(dry_run)
@@ -143,8 +143,8 @@ def import_sessions(
 
 
 def _messages(
-    found: Iterable[Record | Statement | Rejected], import_statements: Callable[[list[Statement]], None]
-) -> Iterable[Record | Rejected]:
+    found: Iterable[Record | Statement | RejectedRecord], import_statements: Callable[[list[Statement]], None]
+) -> Iterable[Record | RejectedRecord]:
     """Yield the messages and rejected records. Pass statements to `import_statements`, many at a time."""
     waiting: list[Statement] = []
     for one in found:
@@ -160,7 +160,7 @@ def _messages(
 
 
 def _import_statements(statements: list[Statement], application: int) -> int:
-    people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
+    people = UserProfile.objects.ensure_protected({one.user_id for one in statements}, application)
     answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
     return sum(added for _receiver, added in answers)
 
@@ -178,12 +178,14 @@ def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
         yield portion
 
 
-def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], None]) -> Iterable[list[Record]]:
+def _batches(
+    found: Iterable[Record | RejectedRecord], reject: Callable[[RejectedRecord], None]
+) -> Iterable[list[Record]]:
     """Yield batches of one session each, within the API's limit. The file may interleave sessions."""
     pending: dict[tuple[str, str], list[Record]] = {}
     count = chars = 0
     for record in found:
-        if isinstance(record, Rejected):
+        if isinstance(record, RejectedRecord):
             reject(record)
             continue
         session = record.session.user_id, record.session.session_id
@@ -203,7 +205,7 @@ def _chars(message: NewMessage) -> int:
     return len(message.content) + sum(map(len, others))
 
 
-def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[Rejected]]]:
+def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[RejectedRecord]]]:
     """Return, for each batch, the records that are missing in its session, and the rejected ones."""
     names = {batch[0].session.user_id for batch in portion}
     known = _StoredMessages(list(UserProfile.objects.filter(application=application, user_id__in=names)), portion)
@@ -212,7 +214,7 @@ def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[R
 
 
 def _append(batches: list[list[Record]], application: int) -> list[int]:
-    users = UserProfile.objects.ensure_held({batch[0].session.user_id for batch in batches}, application)
+    users = UserProfile.objects.ensure_protected({batch[0].session.user_id for batch in batches}, application)
     return [appended.added for appended in append_many([_to_append(users, batch) for batch in batches])]
 
 
@@ -246,7 +248,7 @@ class _StoredMessages:
         ref = batch[0].session
         return self._sessions.get((ref.user_id, ref.session_id))
 
-    def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
+    def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[RejectedRecord]]:
         """Return the records of a batch that are missing in its session, and the rejected ones."""
         ref, session = batch[0].session, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
@@ -268,23 +270,23 @@ def _by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, s
 
 def _without_conflicts(
     batch: list[Record], hashes: list[str], known: ContentById
-) -> tuple[list[Record], list[Rejected]]:
+) -> tuple[list[Record], list[RejectedRecord]]:
     """Return the records to import, and those whose `external_id` belongs to a message with different content.
 
     `known` maps `external_id` to the session's messages. This function adds the records of the batch to it.
     """
     agreeing: list[Record] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRecord] = []
     for record, said_hash in zip(batch, hashes, strict=True):
         said = Content(record.message.role, record.message.tool_name, said_hash)
         if known.setdefault(record.message.external_id, said) in (None, said):
             agreeing.append(record)
         else:
-            rejected.append(Rejected(record.where, CONFLICT))
+            rejected.append(RejectedRecord(record.where, CONFLICT))
     return agreeing, rejected
 
 
-def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], list[Rejected]]:
+def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], list[RejectedRecord]]:
     """Return the records that are newer than the archived turns. Reject those without a time.
 
     The `external_id` of an archived turn may no longer be stored, so archived turns are recognized by time.
@@ -292,5 +294,5 @@ def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], li
     turns = session.messages.turns().filter(user_id=session.user_id)
     until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at
     reason = "It has no time, so it may be a copy of an archived turn of the session."
-    doubtful = [Rejected(record.where, reason) for record in new if record.message.created_at is None]
+    doubtful = [RejectedRecord(record.where, reason) for record in new if record.message.created_at is None]
     return [record for record in new if record.message.created_at and record.message.created_at > until], doubtful

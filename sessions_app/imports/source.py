@@ -1,15 +1,15 @@
 """The files that can be imported: their formats, and a source that reads their records.
 
 The reader of a format yields the messages in a file with their sessions (`Record`), facts without a message
-(`Statement`), and records that it can't import (`Rejected`). It writes nothing. To add a format, write a module with
-`DESCRIPTION`, `recognizes` and `read`, and register it in the `ready` method of an app.
+(`Statement`), and records that it can't import (`RejectedRecord`). It writes nothing. To add a format, write a module
+with `DESCRIPTION`, `recognizes` and `read`, and register it in the `ready` method of an app.
 
 A file contains JSON lines or a JSON array, or is a zip file that contains such an array.
 
 Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so files may have
-any size, even after they are unpacked. For a record that can't be read, the source yields a `Rejected`. Arrays are read
-with the standard parser, which is called with more and more text until a value is complete. docs/dependencies.md
-explains why no streaming parser is used.
+any size, even after they are unpacked. For a record that can't be read, the source yields a `RejectedRecord`. Arrays
+are read with the standard parser, which is called with more and more text until a value is complete.
+docs/dependencies.md explains why no streaming parser is used.
 """
 
 import json
@@ -30,7 +30,7 @@ from rest_framework.exceptions import ValidationError
 from sessions_app.api.fields import PublicIdField, TextField
 from sessions_app.api.messages import MessageInput
 from sessions_app.bounded_memory import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
-from sessions_app.imports.import_sessions import Record, Rejected, SessionRef, Statement
+from sessions_app.imports.import_sessions import Record, RejectedRecord, SessionRef, Statement
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import NewMessage
 
@@ -103,9 +103,9 @@ class Source:
             return frozenset(found.value if isinstance(found, LocatedValue) and isinstance(found.value, dict) else ())
         return frozenset()
 
-    def lines(self) -> Iterator[LocatedValue | Rejected]:
+    def lines(self) -> Iterator[LocatedValue | RejectedRecord]:
         if self.is_zip:
-            yield Rejected("the file", "It is a zip file; JSON lines are expected.")
+            yield RejectedRecord("the file", "It is a zip file; JSON lines are expected.")
             return
         self._file = self.path.open("rb")
         with self._file:
@@ -114,11 +114,11 @@ class Source:
                 number += 1
                 if len(line) > RECORD_MAX:
                     self._to_next_line(line)
-                    yield Rejected(f"line {number}", f"It is longer than {RECORD_MAX // MIB} MiB.")
+                    yield RejectedRecord(f"line {number}", f"It is longer than {RECORD_MAX // MIB} MiB.")
                 elif line.strip():
                     yield _parsed(f"line {number}", line)
 
-    def values(self) -> Iterator[LocatedValue | Rejected]:
+    def values(self) -> Iterator[LocatedValue | RejectedRecord]:
         """Yield the elements of an array, the values of lines, or the single value that spans the whole file."""
         with self.path.open("rb") as file:
             start = file.read(CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -126,12 +126,12 @@ class Source:
             return self.elements("item")
         return self._single_value() if start.split(b"\n", 1)[0].strip() == b"{" else self.lines()
 
-    def _single_value(self) -> Iterator[LocatedValue | Rejected]:
+    def _single_value(self) -> Iterator[LocatedValue | RejectedRecord]:
         self._file = self.path.open("rb")
         with self._file:
             text = self._file.read(RECORD_MAX + 1)
         if len(text) > RECORD_MAX:
-            yield Rejected("the file", f"It is one value that is longer than {RECORD_MAX // MIB} MiB.")
+            yield RejectedRecord("the file", f"It is one value that is longer than {RECORD_MAX // MIB} MiB.")
         else:
             yield _parsed("the file", text)
 
@@ -139,7 +139,7 @@ class Source:
         while line and not line.endswith(b"\n"):
             line = self._file.readline(CHUNK)
 
-    def elements(self, what: str = "conversation") -> Iterator[LocatedValue | Rejected]:
+    def elements(self, what: str = "conversation") -> Iterator[LocatedValue | RejectedRecord]:
         """Yield the elements of a JSON array. In a zip, read each `conversations.json` or `conversations-000.json`."""
         self._file = self.path.open("rb")
         with self._file:
@@ -154,15 +154,15 @@ class Source:
                 yield from _members(archive)
 
 
-def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | Rejected]:
+def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | RejectedRecord]:
     members = sorted(info.filename for info in archive.infolist() if CONVERSATIONS.fullmatch(info.filename))
     if not members:
-        yield Rejected("the zip file", "It contains no conversations.json.")
+        yield RejectedRecord("the zip file", "It contains no conversations.json.")
     for member in members:
         try:
             opened = open_member(archive, archive.getinfo(member))
         except (ZipRefused, zipfile.BadZipFile) as error:
-            yield Rejected(member, _reason(error))
+            yield RejectedRecord(member, _reason(error))
             continue
         with opened as stream:
             yield from _elements(stream, "conversation" if len(members) == 1 else f"{member}, conversation")
@@ -172,18 +172,18 @@ def _reason(error: ZipRefused | zipfile.BadZipFile) -> str:
     return str(error) if isinstance(error, ZipRefused) else "The file is damaged."
 
 
-def _parsed(where: str, line: bytes) -> LocatedValue | Rejected:
+def _parsed(where: str, line: bytes) -> LocatedValue | RejectedRecord:
     if has_more_values(line, VALUES_MAX):
-        return Rejected(where, TOO_MANY)
+        return RejectedRecord(where, TOO_MANY)
     try:
         return LocatedValue(where, json.loads(line))
     except RecursionError:
-        return Rejected(where, "It is nested too deeply.")
+        return RejectedRecord(where, "It is nested too deeply.")
     except ValueError:
-        return Rejected(where, "It is not valid JSON in UTF-8.")
+        return RejectedRecord(where, "It is not valid JSON in UTF-8.")
 
 
-def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]:
+def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | RejectedRecord]:
     """Yield the elements of the array in this stream, up to the first that can't be read."""
     number = 0
     try:
@@ -199,7 +199,7 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]
     # NotImplementedError: zipfile doesn't know the compression method.
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError):
         reason = "The file is damaged at this point."
-    yield Rejected(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
+    yield RejectedRecord(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
 
 
 class _ArrayReader:
@@ -240,11 +240,11 @@ class _ArrayReader:
     def _value(self) -> Any:
         self._next()
         while True:
-            most = self._end_of_values()
+            limit_end = self._end_of_values()
             try:
-                value, end = self._decoder.raw_decode(self._text[:most], self._at)
+                value, end = self._decoder.raw_decode(self._text[:limit_end], self._at)
             except json.JSONDecodeError:
-                if most is not None:
+                if limit_end is not None:
                     raise Unreadable(TOO_MANY) from None
                 if len(self._text) - self._at > RECORD_MAX:
                     raise Unreadable(f"It is not valid JSON, or longer than {RECORD_MAX // MIB} MiB.") from None
@@ -258,9 +258,9 @@ class _ArrayReader:
     def _end_of_values(self) -> int | None:
         if self._has_few_values:
             return None
-        most = end_of_values(self._text, VALUES_MAX, self._at)
-        self._has_few_values = most is None
-        return most
+        end = end_of_values(self._text, VALUES_MAX, self._at)
+        self._has_few_values = end is None
+        return end
 
     def _read_more(self) -> bool:
         """Double the text in memory, so a long value isn't parsed many times. Return False at the end."""
@@ -301,7 +301,7 @@ class Format(Protocol):
     @property
     def DESCRIPTION(self) -> str: ...  # noqa: N802 (a module's constant)
     def recognizes(self, source: Source) -> bool: ...
-    def read(self, source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]: ...
+    def read(self, source: Source, owner: Owner) -> Iterator[Record | Statement | RejectedRecord]: ...
 
 
 class ImportRecord(MessageInput):
@@ -321,23 +321,23 @@ class JsonLines:
     def recognizes(self, source: Source) -> bool:
         return source.first_names >= {"user_id", "session_id", "role"}
 
-    def read(self, source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+    def read(self, source: Source, owner: Owner) -> Iterator[Record | RejectedRecord]:
         """Yield the messages. A message without an `external_id` gets one from its position in its session."""
         if owner != Owner():
             raise CannotImport("Each line of this format names its user and agent: leave out --user and --agent.")
         return self._records(source)
 
-    def _records(self, source: Source) -> Iterator[Record | Rejected]:
+    def _records(self, source: Source) -> Iterator[Record | RejectedRecord]:
         record = ImportRecord()
         positions: Counter[tuple[str, str]] = Counter()
         for found in source.lines():
-            if isinstance(found, Rejected):
+            if isinstance(found, RejectedRecord):
                 yield found
                 continue
             try:
                 fields: dict[str, Any] = record.run_validation(found.value)
             except ValidationError as error:
-                yield Rejected(found.where, reason_of(error))
+                yield RejectedRecord(found.where, reason_of(error))
                 continue
             ref = SessionRef(**{name: fields.pop(name) for name in ("user_id", "session_id", "agent_id", "source")})
             session = ref.user_id, ref.session_id

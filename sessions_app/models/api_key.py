@@ -86,12 +86,12 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         [key.has_limits] = more
         return key
 
-    def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":
+    def prefixes_in_use(self, limit: int) -> "models.QuerySet[ApiKey, str]":
         """Return the prefixes of keys that were not revoked, most recently used first."""
         return (
             self.filter(revoked_at=None)
             .order_by(F("last_used_at").desc(nulls_last=True))
-            .values_list("prefix", flat=True)[:most]
+            .values_list("prefix", flat=True)[:limit]
         )
 
 

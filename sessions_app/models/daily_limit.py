@@ -76,7 +76,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Standing:
+class UsageStatus:
     """A subject's usage and limits on one day.
 
     Args:
@@ -103,8 +103,8 @@ class Standing:
 
     def message(self, name: str) -> str:
         """Return an error message for a limit that is reached."""
-        most = f"{self.limits[name]:,} {UNITS[name]} a day"
-        return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
+        limit = f"{self.limits[name]:,} {UNITS[name]} a day"
+        return f"The daily limit {self.policy(name)} is reached: {limit} for this {self.subject.kind}."
 
     @property
     def models_used_up(self) -> str:
@@ -117,8 +117,8 @@ class LimitReached(Refusal):
 
     code, status = "daily_limit", 429
 
-    def __init__(self, standing: Standing, name: str) -> None:
-        super().__init__(f"{standing.message(name)} It resets at midnight UTC.")
+    def __init__(self, usage_status: UsageStatus, name: str) -> None:
+        super().__init__(f"{usage_status.message(name)} It resets at midnight UTC.")
         self.retry_after = seconds_left()
 
 
@@ -188,7 +188,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         summed: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
-    def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:
+    def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[UsageStatus]:
         """Add to the usage of subjects on a day in UTC, by default today. Return the new totals in the same order."""
         day = day or today()
         rows = [[one.kind, one.pk, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
@@ -196,11 +196,11 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
             cursor.execute(_COUNT_SQL, [*map(list, zip(*rows, strict=True)), day])
             counted = cursor.fetchall()
         return [
-            Standing(subject, day, Amounts(*row[: len(UNITS)]), _limits(subject.kind, row[len(UNITS) :]))
+            UsageStatus(subject, day, Amounts(*row[: len(UNITS)]), _limits(subject.kind, row[len(UNITS) :]))
             for subject, row in zip(used, counted, strict=True)
         ]
 
-    def standings(self, subjects: Sequence[Subject]) -> list[Standing]:
+    def usage_statuses(self, subjects: Sequence[Subject]) -> list[UsageStatus]:
         return self.add(dict.fromkeys(subjects, Amounts())) if subjects else []
 
 
@@ -254,7 +254,7 @@ class _Meter:
         self._lock = threading.RLock()
         self.exchange = threading.Lock()  # held during reads and writes to avoid counting twice
         self._pending: dict[tuple[date, Subject], Amounts] = {}
-        self._known: dict[Subject, tuple[float, Standing]] = {}
+        self._known: dict[Subject, tuple[float, UsageStatus]] = {}
 
     def add(self, subjects: Iterable[Subject], more: Amounts) -> None:
         """Add to the counts without checking limits."""
@@ -267,17 +267,17 @@ class _Meter:
         key = today(), subject
         self._pending[key] = self._pending.get(key, Amounts()) + more
 
-    def count_request(self, subject: Subject) -> Standing:
+    def count_request(self, subject: Subject) -> UsageStatus:
         """Count a request unless the limit is reached. Return the usage before this request."""
         self.look_up([subject])
         with self._lock:
-            standing = self._now(subject)
-            if not standing.is_used_up("requests"):
+            usage_status = self._now(subject)
+            if not usage_status.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
         usage_writer.add(None)  # after releasing the lock, because the writer acquires its own lock before this one
-        return standing
+        return usage_status
 
-    def standing(self, subject: Subject) -> Standing:
+    def usage_status(self, subject: Subject) -> UsageStatus:
         """Return the usage, including unwritten counts. Read it from the database if it isn't cached."""
         self.look_up([subject])
         with self._lock:
@@ -291,7 +291,7 @@ class _Meter:
             return
         is_alone = self.exchange.acquire(timeout=MAX_WAIT)
         try:
-            self.cache(DailyUsage.objects.standings(unknown))
+            self.cache(DailyUsage.objects.usage_statuses(unknown))
         finally:
             if is_alone:
                 self.exchange.release()
@@ -300,12 +300,12 @@ class _Meter:
         learned, known = self._known.get(subject, (0.0, None))
         return known is not None and known.day == today() and monotonic() - learned < CACHE_SECONDS
 
-    def cache(self, standings: Iterable[Standing]) -> None:
+    def cache(self, usage_statuses: Iterable[UsageStatus]) -> None:
         with self._lock:
-            self._known.update({standing.subject: (monotonic(), standing) for standing in standings})
+            self._known.update({usage_status.subject: (monotonic(), usage_status) for usage_status in usage_statuses})
 
-    def _now(self, subject: Subject) -> Standing:
-        _, known = self._known.get(subject, (0.0, Standing(subject, today())))
+    def _now(self, subject: Subject) -> UsageStatus:
+        _, known = self._known.get(subject, (0.0, UsageStatus(subject, today())))
         return replace(known, used=known.used + self._pending.get((known.day, subject), Amounts()))
 
     def write(self) -> None:
@@ -315,17 +315,17 @@ class _Meter:
             self._known = {who: known for who, known in self._known.items() if monotonic() - known[0] < CACHE_SECONDS}
         for day in {day for day, _ in pending}:
             counted = {subject: amounts for (on, subject), amounts in pending.items() if on == day}
-            standings = DailyUsage.objects.add(counted, day)
-            transaction.on_commit(partial(self._written, counted, standings))
+            usage_statuses = DailyUsage.objects.add(counted, day)
+            transaction.on_commit(partial(self._written, counted, usage_statuses))
 
-    def _written(self, counted: dict[Subject, Amounts], standings: list[Standing]) -> None:
+    def _written(self, counted: dict[Subject, Amounts], usage_statuses: list[UsageStatus]) -> None:
         with self._lock:
-            for standing in standings:
-                place = standing.day, standing.subject
-                left = self._pending.pop(place) + -counted[standing.subject]
+            for usage_status in usage_statuses:
+                place = usage_status.day, usage_status.subject
+                left = self._pending.pop(place) + -counted[usage_status.subject]
                 if left != Amounts():
                     self._pending[place] = left
-            self.cache(standings)
+            self.cache(usage_statuses)
 
     def forget(self) -> None:
         with self._lock:
@@ -349,7 +349,7 @@ class Call:
 
     def __init__(self, subjects: Iterable[Subject] = ()) -> None:
         self.subjects = list(subjects)
-        self.standings: dict[Subject, Standing] = {}  # the usage, including this call; empty if no limits apply
+        self.usage_statuses: dict[Subject, UsageStatus] = {}  # the usage, including this call; empty if no limits apply
         self._is_of_person = False
 
     @property
@@ -365,17 +365,17 @@ class Call:
             return meter.add(subjects, ONE_REQUEST)
         meter.look_up(subjects)
         for subject in subjects:
-            standing = self.standings[subject] = meter.count_request(subject)
-            if standing.is_used_up("requests"):
-                raise LimitReached(standing, "requests")
-            self.standings[subject] = replace(standing, used=standing.used + ONE_REQUEST)
+            usage_status = self.usage_statuses[subject] = meter.count_request(subject)
+            if usage_status.is_used_up("requests"):
+                raise LimitReached(usage_status, "requests")
+            self.usage_statuses[subject] = replace(usage_status, used=usage_status.used + ONE_REQUEST)
 
     def charge(self, more: Amounts) -> None:
         """Count model calls, in the transaction that records them."""
         if self.subjects:
-            standings = DailyUsage.objects.add(dict.fromkeys(self.subjects, more))
-            if self.standings:
-                transaction.on_commit(partial(meter.cache, standings))
+            usage_statuses = DailyUsage.objects.add(dict.fromkeys(self.subjects, more))
+            if self.usage_statuses:
+                transaction.on_commit(partial(meter.cache, usage_statuses))
 
     def headers(self) -> dict[str, str]:
         """Return the headers about limits on requests, as in draft-ietf-httpapi-ratelimit-headers-10.
@@ -383,19 +383,19 @@ class Call:
         The headers for a person's key don't include the application's limits, to hide the usage of its other keys.
         """
         policies, left = [], []
-        for standing in self.standings.values():
-            if self._is_of_person and standing.subject.kind == SubjectKind.APPLICATION:
+        for usage_status in self.usage_statuses.values():
+            if self._is_of_person and usage_status.subject.kind == SubjectKind.APPLICATION:
                 continue
-            if limit := standing.limits.get("requests"):
-                policy = f'"{standing.policy("requests")}"'
+            if limit := usage_status.limits.get("requests"):
+                policy = f'"{usage_status.policy("requests")}"'
                 policies.append(f"{policy};q={limit};w={DAY_SECONDS}")
-                left.append(f"{policy};r={max(0, standing.left('requests') or 0)};t={seconds_left()}")
+                left.append(f"{policy};r={max(0, usage_status.left('requests') or 0)};t={seconds_left()}")
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
 
     @property
     def models_used_up(self) -> str:  # an error message, or blank
-        now = (meter.standing(subject) for subject in self.standings)
-        return next((message for standing in now if (message := standing.models_used_up)), "")
+        now = (meter.usage_status(subject) for subject in self.usage_statuses)
+        return next((message for usage_status in now if (message := usage_status.models_used_up)), "")
 
 
 _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None)

@@ -22,7 +22,7 @@ KEY_ACTOR = "key:"  # prefix of actors that are API keys; the key's own prefix f
 ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 
 # FOR KEY SHARE waits for a running erasure of the person. After the erasure, no event is written. See
-# `UserProfile.objects.hold`.
+# `UserProfile.objects.protect`.
 NOTE_READING_SQL = f"""
 INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
 SELECT '{USER_READ}', %(actor)s, person.id, %(payload)s, %(now)s FROM sessions_app_userprofile person
@@ -42,7 +42,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         `people` are primary keys. `address` is the page's path, which contains primary keys, but no other data.
         """
         now = timezone.now()
-        given: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "people": list(people),
             "actor": actor,
             "payload": Jsonb({"page": page, "address": address}),
@@ -50,7 +50,7 @@ class EventQuerySet(models.QuerySet["Event"]):
             "since": now - READ_EVERY,
         }
         with connection.cursor() as cursor:
-            cursor.execute(NOTE_READING_SQL, given)
+            cursor.execute(NOTE_READING_SQL, parameters)
 
     def readings_of(self, user: UserProfile) -> "EventQuerySet":
         """Return the events of reading and exporting a person's data, newest first."""

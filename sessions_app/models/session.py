@@ -155,7 +155,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         session, or it no longer exists.
         """
         session = next(iter(self.claim_archives([pk])), None)
-        return session if session and UserProfile.objects.hold([session.user_id]) else None
+        return session if session and UserProfile.objects.protect([session.user_id]) else None
 
     def claim_archives(self, pks: Sequence[int]) -> "list[Session]":
         """Claim archives like `claim_archive`, but don't block erasures. Return the sessions, ordered by key."""

@@ -28,7 +28,7 @@ WORDS = SearchVector(_SEARCHED_TEXT, config="simple")
 _WORD = re.compile(r"[^\W_]+")
 # PostgreSQL takes this lock on a row when a transaction that added a reference to the row commits. This query takes it
 # earlier. The ORM doesn't support a lock this weak.
-_HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
+_PROTECT_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
 def validate_timezone(name: str) -> None:
@@ -48,14 +48,14 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         created = UserProfile(**named)
         return created if insert_if_missing(created) else self.get(**named)
 
-    def ensure_held(self, user_ids: Collection[str], application: int = DEFAULT) -> "dict[str, UserProfile]":
-        """Return profiles by `user_id`, protected from erasure like `hold`. Create missing profiles."""
+    def ensure_protected(self, user_ids: Collection[str], application: int = DEFAULT) -> "dict[str, UserProfile]":
+        """Return profiles by `user_id`, protected from erasure like `protect`. Create missing profiles."""
         while True:  # repeats if an erasure ran between two statements
             found = {user.user_id: user for user in self.filter(application=application, user_id__in=user_ids)}
             if missing := sorted({*user_ids} - found.keys()):
                 new = [UserProfile(application_id=application, user_id=user_id) for user_id in missing]
                 self.bulk_create(new, ignore_conflicts=True)
-            elif self.hold([user.pk for user in found.values()]) == {user.pk for user in found.values()}:
+            elif self.protect([user.pk for user in found.values()]) == {user.pk for user in found.values()}:
                 return found
 
     def named(self, user_id: str, application: int) -> "UserProfile | None":
@@ -74,23 +74,23 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         """Lock the rows for an update. New messages that refer to them are not blocked."""
         return self.select_for_update(no_key=True)
 
-    def hold(self, pks: Collection[int]) -> set[int]:
+    def protect(self, pks: Collection[int]) -> set[int]:
         """Protect people from erasure until the transaction ends. Return the primary keys of existing people.
 
         Nothing else is blocked. To avoid deadlocks, a transaction that writes rows of a person must call this before it
         acquires other locks.
         """
         with connection.cursor() as cursor:
-            cursor.execute(_HOLD_SQL, [list(pks)])
+            cursor.execute(_PROTECT_SQL, [list(pks)])
             return {pk for (pk,) in cursor}
 
-    def try_hold(self, pk: int) -> bool:
-        """Protect a person from erasure like `hold`, without waiting.
+    def try_protect(self, pk: int) -> bool:
+        """Protect a person from erasure like `protect`, without waiting.
 
         Return False if the person is being erased or no longer exists.
         """
         with connection.cursor() as cursor:
-            cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
+            cursor.execute(f"{_PROTECT_SQL} SKIP LOCKED", [[pk]])
             return cursor.fetchone() is not None
 
 

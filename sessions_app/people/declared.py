@@ -98,7 +98,7 @@ declare(
     ),
     Provenance(
         Archive,
-        made_of=("session", "first_sequence", "last_sequence"),
+        derived_from=("session", "first_sequence", "last_sequence"),
         not_exported="its turns are exported",
         not_retracted="archived turns are restored before they are retracted",
     ),

@@ -64,7 +64,7 @@ class RowsRemain(Exception):
 
 
 @dataclass(frozen=True)
-class Erased:
+class ErasureResult:
     """The outcome of an erasure."""
 
     erasure_id: uuid.UUID  # identifies the erasure in the event log, but not the person
@@ -86,7 +86,7 @@ def count_erasable_rows(user: UserProfile) -> Counter[str]:
     return +(_count(_lookups_to_profile(), user) + _count_others(user))
 
 
-def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
+def erase_user(user_id: str, *, application: int, actor: str) -> ErasureResult:
     """Erase a person of the application with this primary key. The actor is `key:…` or `operator:…`.
 
     Raises:
@@ -109,7 +109,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     return replace(erased, has_files_left=False)
 
 
-def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
+def _with_retries(erase: "partial[tuple[int, ErasureResult]]") -> tuple[int, ErasureResult]:
     """Retry after a deadlock, because some transactions lock rows of many people in another order."""
     for _ in range(TRIES - 1):
         try:
@@ -121,7 +121,7 @@ def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
 
 
 @transaction.atomic(durable=True)
-def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Erased]:
+def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, ErasureResult]:
     # This lock conflicts with transactions that add a reference to the profile. These have either committed already, or
     # they wait for the lock and then don't find the person.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
@@ -134,10 +134,10 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
         if provenance.erase and (blanked := provenance.erase(user)):
             kept[_kind(provenance.model)] += blanked
     actor, kept[_kind(Event)] = _scrub_events(user, actor)
-    for column in (UserProfile._meta.pk, *_columns()):
+    for column in (UserProfile._meta.pk, *_owner_columns()):
         _scrub_operators_log(column, user)
     _delete_all(user)
-    erased = Erased(erasure_id, rows, left=_search_again(user), kept=+kept)
+    erased = ErasureResult(erasure_id, rows, left=_find_remaining_rows(user), kept=+kept)
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=erased.receipt)
     call_wanted.send(None, function=REMOVE_TASK, args=[user.pk, str(erasure_id)], user_pk=None)
     return user.pk, erased
@@ -147,7 +147,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
 
 
 @cache
-def _columns() -> "tuple[ForeignKey[Any, Any], ...]":
+def _owner_columns() -> "tuple[ForeignKey[Any, Any], ...]":
     """Return the foreign keys to the person who owns a row. Such rows are deleted together with the profile."""
     return tuple(
         column
@@ -164,7 +164,7 @@ def _kind(model: type[Model]) -> str:
 
 
 def _lookups_to_profile() -> list[Lookup]:
-    return [(column.model, column.name) for column in _columns()]
+    return [(column.model, column.name) for column in _owner_columns()]
 
 
 def _count(lookups: Iterable[Lookup], user: UserProfile) -> Counter[str]:
@@ -173,13 +173,13 @@ def _count(lookups: Iterable[Lookup], user: UserProfile) -> Counter[str]:
     for model, lookup in lookups:
         found[model] = found.get(model, Q()) | Q(**{lookup: user.pk})
     counts = Counter({_kind(model): 0 for model in found})
-    first, *others = (_number(model, theirs) for model, theirs in found.items())
+    first, *others = (_count_query(model, theirs) for model, theirs in found.items())
     for what, number in first.union(*others, all=True):
         counts[what] += number
     return counts
 
 
-def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
+def _count_query(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
     named = model._base_manager.filter(theirs).order_by().values(what=Value(_kind(model)))
     number: QuerySet[Any, tuple[str, int]] = named.annotate(number=Count("*")).values_list("what", "number")
     return number
@@ -196,7 +196,7 @@ def _count_others(user: UserProfile) -> Counter[str]:
 def _delete_all(user: UserProfile) -> None:
     """Delete the person's rows and the profile. Raise RowsRemain if other rows still refer to the profile."""
     try:
-        for column in _columns():
+        for column in _owner_columns():
             rows: QuerySet[Any] = column.model._base_manager.filter(**{column.name: user.pk})
             rows._raw_delete(connection.alias)
         UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
@@ -206,7 +206,7 @@ def _delete_all(user: UserProfile) -> None:
         raise RowsRemain(f"Rows of {table} still refer to the person. Nothing was erased.") from None
 
 
-def _search_again(user: UserProfile) -> Counter[str]:
+def _find_remaining_rows(user: UserProfile) -> Counter[str]:
     """Search every table that is declared or refers to people. Return a zero for each kind, or raise RowsRemain."""
     left = _count([*_lookups_to_profile(), *((each.model, each.person) for each in declared())], user)
     left.update(_count_others(user))

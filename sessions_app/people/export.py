@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from sessions_app.database.several_servers import read_as_of_now
 from sessions_app.models import Archive, Message, Session, UserProfile
-from sessions_app.people.export_format import FORMAT, VERSION, Exporting, File, Line, plain
+from sessions_app.people.export_format import FORMAT, VERSION, ExportState, File, Line, plain
 from sessions_app.people.provenance import Provenance, declared
 from sessions_app.refusals import Refusal
 from sessions_app.retention import archive_files
@@ -66,7 +66,7 @@ def _write_export(user_id: str, file: IO[bytes], application: int) -> Counter[st
     with entered as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
         if user is None:
             raise UserProfile.DoesNotExist(f"There is no user {user_id!r}.")
-        exporting = Exporting(user)
+        exporting = ExportState(user)
         files = [(one, provenance) for provenance in declared() for one in provenance.files if not one.is_former]
         export.writestr("README.txt", README.format(files="\n".join(f"{one.path}: {one.about}" for one, _ in files)))
         manifest = {"format": FORMAT, "version": VERSION, "exported_at": timezone.now()}
@@ -74,7 +74,7 @@ def _write_export(user_id: str, file: IO[bytes], application: int) -> Counter[st
         return Counter({one.name: _write(export, one, _lines(one, whose, exporting)) for one, whose in files})
 
 
-def _lines(file: File, provenance: Provenance, exporting: Exporting) -> Iterator[Line]:
+def _lines(file: File, provenance: Provenance, exporting: ExportState) -> Iterator[Line]:
     if file.lines:
         return file.lines(file, exporting)
     rows = file.rows(exporting.user) if file.rows else provenance.rows(exporting.user)
@@ -93,7 +93,7 @@ def _write(export: ZipFile, file: File, lines: Iterator[Line]) -> int:
 # --- the transcript, with its archives ---
 
 
-def messages(file: File, exporting: Exporting) -> Iterator[Line]:
+def messages(file: File, exporting: ExportState) -> Iterator[Line]:
     """Yield the messages of all sessions, including archived turns, in order."""
     for session in Session.objects.for_user(exporting.user).order_by("id").iterator():
         kept = session.messages.for_user(exporting.user).exclude(kind=Message.Kind.ARCHIVED).in_order()

@@ -20,10 +20,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, NonNegativeInt, creat
 from sessions_app.models import UserProfile
 
 if TYPE_CHECKING:
-    from sessions_app.people.import_user import Importing
+    from sessions_app.people.import_user import ImportState
 
 FORMAT, VERSION = "memory-platform-export", 1
-AT_ONCE = 500  # rows read or written at a time
+BATCH_SIZE = 500  # rows read or written at a time
 
 Line = dict[str, Any]  # the fields of a line by name
 Model = type[models.Model]
@@ -43,7 +43,7 @@ class Manifest(Shape):
     exported_at: AwareDatetime
 
 
-class Exporting:
+class ExportState:
     def __init__(self, user: UserProfile) -> None:
         self.user = user
         self.numbers: dict[Model, dict[int, int]] = defaultdict(dict)
@@ -85,10 +85,10 @@ class Column:
     def set_model(self, model: Model) -> None:
         self.model = model
 
-    def write(self, lines: list[Line], exporting: Exporting) -> None:
+    def write(self, lines: list[Line], exporting: ExportState) -> None:
         """Convert values from the table's form to the file's form, in place."""
 
-    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: "ImportState") -> list[RestoredRow]:
         """Convert values from the file's form to the table's form, in place. Return the rows to restore."""
         return rows
 
@@ -100,7 +100,7 @@ class NotRestored(Column):
 class Name(Column):
     """An id that is unique among the person's rows. An import skips rows whose id the person already has."""
 
-    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: "ImportState") -> list[RestoredRow]:
         taken = importing.existing_ids(self.model, self.name, [row.line[self.name] for row in rows])
         return [row for row in rows if row.line[self.name] not in taken]
 
@@ -108,7 +108,7 @@ class Name(Column):
 class PublicId(Column):
     """An id that is unique among all rows. An import skips rows whose id the person already has."""
 
-    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: "ImportState") -> list[RestoredRow]:
         user, taken = importing.user, self._owners([row.line[self.name] for row in rows])
         for row in rows:
             # If a row of another person has the id, derive a new one.
@@ -140,7 +140,7 @@ class Reference(Column):
         named = type_of(self._to._meta.get_field(self._by))
         self.type = named | None if model._meta.get_field(self._column).null else named
 
-    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: "ImportState") -> list[RestoredRow]:
         column = f"{self._column}_id"
         for row in rows:
             row.columns[column] = importing.added[self._to].get((row.line[self.name],))
@@ -167,13 +167,13 @@ class File:
     # A function that returns the person's rows. Only set if the file contains just some rows of the table.
     rows: "Callable[[UserProfile], models.QuerySet[Any]] | None" = None
     # A function that yields the lines. Only set if they don't come from the table alone.
-    lines: "Callable[[File, Exporting], Iterator[Line]] | None" = None
+    lines: "Callable[[File, ExportState], Iterator[Line]] | None" = None
     is_restored: bool = True  # whether an import restores the rows
     is_newer: bool = False  # older exports may lack the file
     is_former: bool = False  # only older exports have the file
     skip_existing: bool = False  # whether to skip rows that violate a unique constraint
-    after: "Callable[[list[RestoredRow], Importing], None] | None" = None  # called after each batch of restored rows
-    at_end: "Callable[[Importing], None] | None" = None  # called after all rows are restored
+    after: "Callable[[list[RestoredRow], ImportState], None] | None" = None  # called after each batch of restored rows
+    at_end: "Callable[[ImportState], None] | None" = None  # called after all rows are restored
     model: Model = field(init=False)
 
     def set_model(self, model: Model) -> None:
@@ -195,11 +195,11 @@ class File:
         fields |= dict.fromkeys(self.former.split(), (Any, None))
         return create_model(self.name, __base__=Shape, **fields)
 
-    def lines_of(self, rows: "models.QuerySet[Any]", exporting: Exporting) -> Iterator[Line]:
+    def lines_of(self, rows: "models.QuerySet[Any]", exporting: ExportState) -> Iterator[Line]:
         """Yield rows as lines, in order, with a few in memory at a time."""
         lookups = {column.name: column.lookup for column in self.columns}
         names = self.fields.split()
-        values = rows.values_list(*(lookups.get(name, name) for name in names)).iterator(AT_ONCE)
+        values = rows.values_list(*(lookups.get(name, name) for name in names)).iterator(BATCH_SIZE)
         for lines in batched(dict(zip(names, row, strict=True)) for row in values):
             for column in self.columns:
                 column.write(lines, exporting)
@@ -240,7 +240,7 @@ T = TypeVar("T")
 
 def batched(rows: Iterable[T]) -> Iterator[list[T]]:
     waiting = iter(rows)
-    while batch := list(islice(waiting, AT_ONCE)):
+    while batch := list(islice(waiting, BATCH_SIZE)):
         yield batch
 
 

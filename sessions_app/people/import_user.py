@@ -32,7 +32,7 @@ from sessions_app.bounded_memory import (
 )
 from sessions_app.database.sql import insert_if_missing, insert_raw
 from sessions_app.models import Session, UserProfile
-from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, Reference, RestoredRow, Shape, batched
+from sessions_app.people.export_format import BATCH_SIZE, File, Manifest, Model, Reference, RestoredRow, Shape, batched
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
@@ -128,7 +128,7 @@ def open_export(path: Path) -> Iterator[ExportFile]:
                 yield export
             except (DatabaseError, UnicodeError, OverflowError) as error:
                 raise NotAnExport(
-                    f"{export.at}, or one of the {AT_ONCE} lines before: the database rejected it "
+                    f"{export.at}, or one of the {BATCH_SIZE} lines before: the database rejected it "
                     f"({type(error).__name__})."
                 ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
@@ -147,7 +147,7 @@ def _by_table() -> ByTable:
 
 
 @dataclass
-class Importing:
+class ImportState:
     """An import in progress."""
 
     export: ExportFile
@@ -197,7 +197,7 @@ def _batches(rows: Iterable[RestoredRow]) -> Iterator[list[RestoredRow]]:
     batch: list[RestoredRow] = []
     weight = 0
     for row in rows:
-        if batch and (len(batch) == AT_ONCE or weight + row.weight > WEIGHT_MAX):
+        if batch and (len(batch) == BATCH_SIZE or weight + row.weight > WEIGHT_MAX):
             yield batch
             batch, weight = [], 0
         batch.append(row)
@@ -224,7 +224,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     return importing.counts
 
 
-def _restore_profile(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
+def _restore_profile(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> ImportState:
     """Restore the profile, or use an existing one unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
@@ -233,11 +233,11 @@ def _restore_profile(export: ExportFile, files: dict[str, File], application: in
     profile = UserProfile(**fields)
     if not insert_if_missing(profile):
         user = UserProfile.objects.get(application=application, user_id=profile.user_id)
-        UserProfile.objects.hold([user.pk])
-        return Importing(export, user, Counter())
+        UserProfile.objects.protect([user.pk])
+        return ImportState(export, user, Counter())
     # The INSERT has set the times to the present.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
-    return Importing(export, profile, Counter(profiles=1))
+    return ImportState(export, profile, Counter(profiles=1))
 
 
 # --- the transcript ---
@@ -246,7 +246,7 @@ def _restore_profile(export: ExportFile, files: dict[str, File], application: in
 class SessionOfMessage(Reference):
     """The session of a message. The export must contain it."""
 
-    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
+    def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         for row in rows:
             name = row.line[self.name]
             if (name,) not in importing.added[Session] and name not in importing.existing[Session]:
@@ -254,7 +254,7 @@ class SessionOfMessage(Reference):
         return super().read(rows, importing)
 
 
-def set_first_turns(importing: Importing) -> None:
+def set_first_turns(importing: ImportState) -> None:
     """Set `kept_from_sequence` of added sessions to the first turn. Earlier turns were deleted before the export."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]

@@ -13,7 +13,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import File
 
 if TYPE_CHECKING:
-    from sessions_app.people.import_user import Importing
+    from sessions_app.people.import_user import ImportState
 
 
 class Provenance:
@@ -26,8 +26,8 @@ class Provenance:
         person: str = "user",  # the ORM lookup from a row to its person
         # The columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns. Empty for
         # user input and logs.
-        made_of: tuple[str, ...] = (),
-        made_by: tuple[str, ...] = (),  # the names of the processes that create and rebuild the rows
+        derived_from: tuple[str, ...] = (),
+        processes: tuple[str, ...] = (),  # the names of the processes that create and rebuild the rows
         not_exported: str = "",  # why exports don't contain the rows
         # The prefix of a row's address in contexts, and the field whose value follows. The address leads to the row's
         # page.
@@ -38,14 +38,14 @@ class Provenance:
         # A function that returns questions. After a retraction, they check that answers don't repeat the retracted
         # text. Each question comes with the session to ask it in, or None for any session.
         questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
-        imported: "Callable[[Importing], None] | None" = None,  # queues jobs that rebuild derived data after an import
+        imported: "Callable[[ImportState], None] | None" = None,  # queues jobs that rebuild derived data after imports
         # A function that removes or blanks personal data in rows that don't refer to the profile, before other rows are
         # deleted. It returns the number of blanked rows, if any.
         erase: Callable[[UserProfile], int | None] | None = None,
         count_others: Callable[[UserProfile], Mapping[str, int]] | None = None,  # counts the rows that `erase` removes
     ) -> None:
         self.model, self.files, self.person = model, files, person
-        self.made_of, self.made_by, self.not_exported = made_of, made_by, not_exported
+        self.derived_from, self.processes, self.not_exported = derived_from, processes, not_exported
         self.address = address
         self.is_withdrawn, self.is_rewritten, self.not_retracted = is_withdrawn, is_rewritten, not_retracted
         self.questions, self.imported, self.erase, self.count_others = questions, imported, erase, count_others

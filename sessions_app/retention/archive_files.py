@@ -154,14 +154,14 @@ def new_file() -> Iterator[PackedFile]:
         yield PackedFile(file)
 
 
-def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield blocks of at least `size` bytes or `most` lines. The last one may be smaller."""
+def blocks_of(lines: Iterable[bytes], size: int, max_lines: int | None = None) -> Iterator[list[bytes]]:
+    """Yield blocks of at least `size` bytes or `max_lines` lines. The last one may be smaller."""
     block: list[bytes] = []
     left = size
     for line in lines:
         block.append(line)
         left -= len(line)
-        if left <= 0 or len(block) == most:
+        if left <= 0 or len(block) == max_lines:
             yield block
             block, left = [], size
     if block:
@@ -177,14 +177,14 @@ def claim(user_pk: int) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
         [claimed] = cursor.fetchone() or [False]
-    return claimed and bool(UserProfile.objects.hold([user_pk]))
+    return claimed and bool(UserProfile.objects.protect([user_pk]))
 
 
 def wait_and_claim(user_pk: int) -> bool:
     """Like `claim`, but wait for other processes. Return False if the person no longer exists."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
-    return bool(UserProfile.objects.hold([user_pk]))
+    return bool(UserProfile.objects.protect([user_pk]))
 
 
 def name_of(user_pk: int, month: date) -> str:

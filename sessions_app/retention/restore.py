@@ -14,8 +14,8 @@ from sessions_app.models.message import Message
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 
-LINES_AT_ONCE = 1_000
-BYTES_AT_ONCE = 1_000_000  # approximate number of bytes to write at once
+MAX_BATCH_LINES = 1_000
+MAX_BATCH_BYTES = 1_000_000  # approximate number of bytes to write at once
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
 # PostgreSQL parses the JSON that it has written itself. If a turn's row exists, restore only its text, because its
@@ -45,12 +45,12 @@ class CannotRestore(Conflict):
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     files: int
     turns: int
 
 
-def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
+def restore_archive(session: Session, *, actor: str, month: date | None = None) -> RestoreResult:
     """Restore archived turns, and remove them from their files. `month` is the first day of a month, or None for all.
 
     Raises:
@@ -85,7 +85,7 @@ def restore_turns(archive: Archive) -> None:
     Raises CannotRestore if a turn's place is taken, or ArchiveError if the file is missing or damaged.
     """
     with connection.cursor() as cursor:
-        for lines in archive_files.blocks_of(archive_files.read(archive), BYTES_AT_ONCE, LINES_AT_ONCE):
+        for lines in archive_files.blocks_of(archive_files.read(archive), MAX_BATCH_BYTES, MAX_BATCH_LINES):
             rows = (b"[" + b",".join(lines) + b"]").decode()
             try:
                 cursor.execute(_RESTORE_SQL, [rows])
@@ -103,9 +103,9 @@ def _reopen(session: Session, archives: list[Archive]) -> None:
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 
 
-def _finish(session: Session, archives: list[Archive], actor: str) -> Restored:
+def _finish(session: Session, archives: list[Archive], actor: str) -> RestoreResult:
     names = {archive.name for archive in archives}
-    restored = Restored(len(names), sum(archive.turn_count for archive in archives))
+    restored = RestoreResult(len(names), sum(archive.turn_count for archive in archives))
     archive_files.remove_archives(session.user_id, session.archives.filter(pk__in=[archive.pk for archive in archives]))
     Event.objects.create(
         type="archive_restored",

@@ -29,10 +29,10 @@ from sessions_app.retention.archive_files import ArchiveError, Span, TurnsHash
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
-SESSIONS_AT_ONCE = 50_000  # sessions per page; a person's sessions on a page are processed together
-SESSIONS_TOGETHER = 50
-TURNS_TOGETHER = 2_000  # maximum turns of sessions that are processed together; a longer session is alone
-REMOVED_AT_ONCE = 1_000
+SESSIONS_PER_PAGE = 50_000  # sessions per page; a person's sessions on a page are processed together
+MAX_GROUP_SESSIONS = 50
+MAX_GROUP_TURNS = 2_000  # maximum turns of sessions that are processed together; a longer session is alone
+REMOVAL_BATCH_SIZE = 1_000
 UPDATED_FIELDS = (  # fields of an existing archive to update
     "name",
     "byte_offset",
@@ -53,7 +53,7 @@ class SessionChanged(Exception):
 
 
 @dataclass(frozen=True)
-class Retained:
+class RetentionResult:
     """The result of a run."""
 
     sessions: int = 0  # sessions that turns were removed from
@@ -66,9 +66,9 @@ class Retained:
     failures: tuple[str, ...] = ()  # a sentence for each of the first failed sessions
     seconds: float = 0.0
 
-    def __add__(self, other: "Retained") -> "Retained":
+    def __add__(self, other: "RetentionResult") -> "RetentionResult":
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        return Retained(**sums | {"failures": sums["failures"][:FAILURES_SHOWN]})
+        return RetentionResult(**sums | {"failures": sums["failures"][:FAILURES_SHOWN]})
 
     def __str__(self) -> str:
         sentence = (
@@ -84,19 +84,19 @@ class Retained:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "failures"}
 
 
-def retain(*, dry_run: bool = False) -> Retained:
+def retain(*, dry_run: bool = False) -> RetentionResult:
     """Archive or delete turns that are past the retention period and already in memory.
 
     `dry_run`: find and count the same turns, but change nothing.
     """
     started = time.monotonic()
-    retained = Retained()
+    retained = RetentionResult()
     if settings.RETENTION.action == "off":
         return retained
     before = timezone.now() - timedelta(days=settings.RETENTION.transcript_days)
     for user_pk, sessions in _groups(before):
         retained += _retain_group(user_pk, sessions, before, dry_run=dry_run)
-    retained += Retained(seconds=round(time.monotonic() - started, 3))
+    retained += RetentionResult(seconds=round(time.monotonic() - started, 3))
     if not dry_run:
         Event.objects.create(type="memory_compaction_completed", actor=ACTOR, payload=retained.counts())
     return retained
@@ -126,10 +126,10 @@ def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
 
     Each item is (primary key of the session, primary key of its person, number of its turns).
     """
-    after, count = 0, SESSIONS_AT_ONCE
-    while count == SESSIONS_AT_ONCE:
+    after, count = 0, SESSIONS_PER_PAGE
+    while count == SESSIONS_PER_PAGE:
         with connection.cursor() as cursor:
-            cursor.execute(_CANDIDATES_SQL, {"before": before, "after": after, "most": SESSIONS_AT_ONCE})
+            cursor.execute(_CANDIDATES_SQL, {"before": before, "after": after, "most": SESSIONS_PER_PAGE})
             rows = sorted(cursor.fetchall(), key=lambda row: (row[1] is None, row[1], row[0]))
         after, _, count = rows.pop()
         yield rows
@@ -147,7 +147,7 @@ def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:
     portion: list[int] = []
     turns = 0
     for pk, _user_pk, count in sessions:
-        if portion and (len(portion) == SESSIONS_TOGETHER or turns + count > TURNS_TOGETHER):
+        if portion and (len(portion) == MAX_GROUP_SESSIONS or turns + count > MAX_GROUP_TURNS):
             yield portion
             portion, turns = [], 0
         portion.append(pk)
@@ -168,26 +168,26 @@ class RemovableTurns:
     is_overdue: bool  # whether the turn at `end` is also past the retention period
 
 
-def _retain_group(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
+def _retain_group(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> RetentionResult:
     """Archive or delete turns of a person's sessions in one transaction. If that fails, retry each session alone."""
     remove = _ACTIONS[settings.RETENTION.action]
     try:
         with transaction.atomic():
             if not archive_files.claim(user_pk):  # another run is processing the person
-                return Retained()
+                return RetentionResult()
             sessions = Session.objects.claim_archives(pks)
             held = sum(session.legal_hold for session in sessions)
             removable = [_removable_turns(session, before) for session in sessions if _is_removable(session, before)]
-            retained = Retained(held_sessions=held) + remove(removable, dry_run=dry_run)
+            retained = RetentionResult(held_sessions=held) + remove(removable, dry_run=dry_run)
     except (SessionChanged, ArchiveError) as error:
         if len(pks) > 1:
-            return sum((_retain_group(user_pk, [pk], before, dry_run=dry_run) for pk in pks), Retained())
+            return sum((_retain_group(user_pk, [pk], before, dry_run=dry_run) for pk in pks), RetentionResult())
         return _unchanged(pks[0], error, dry_run=dry_run)
     overdue = [each.session for each in removable if each.is_overdue]
     if not dry_run:
         for session in overdue:
             _request_settling(session)
-    return retained + Retained(overdue_sessions=len(overdue))
+    return retained + RetentionResult(overdue_sessions=len(overdue))
 
 
 def _is_removable(session: Session, before: datetime) -> bool:
@@ -214,14 +214,14 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
     return RemovableTurns(session, turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
-def _unchanged(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> Retained:
+def _unchanged(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> RetentionResult:
     if isinstance(error, SessionChanged):
         logger.info("session left for the next run", session=pk, reason=str(error))
-        return Retained()
+        return RetentionResult()
     logger.error("session not archived", session=pk, reason=str(error))
     session = Session.objects.filter(pk=pk).first()
     if session is None:
-        return Retained()
+        return RetentionResult()
     if not dry_run:
         Event.objects.create(
             type="memory_compaction_failed",
@@ -230,13 +230,13 @@ def _unchanged(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) 
             session_pk=pk,
             payload={"reason": str(error)},
         )
-    return Retained(failed_sessions=1, failures=(f"session {session.session_id}: {error}",))
+    return RetentionResult(failed_sessions=1, failures=(f"session {session.session_id}: {error}",))
 
 
 # --- delete ---
 
 
-def _delete(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
+def _delete(removable: Sequence[RemovableTurns], *, dry_run: bool) -> RetentionResult:
     counts = [each.turns.count() for each in removable]
     going = [(each, count) for each, count in zip(removable, counts, strict=True) if count]
     if going and not dry_run:
@@ -245,7 +245,7 @@ def _delete(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
             if _remove_turns(each.turns, MessageQuerySet.delete_unread).count != count:
                 raise SessionChanged("turns changed")
         _set_first_turns([each for each, _ in going])
-    return Retained(sessions=len(going), deleted_turns=sum(counts))
+    return RetentionResult(sessions=len(going), deleted_turns=sum(counts))
 
 
 def _lock(sessions: Sequence[Session]) -> None:
@@ -267,13 +267,13 @@ def _remove_turns(turns: MessageQuerySet, remove: Callable[[MessageQuerySet], in
     removed, after = TurnsHash(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
     rows = hashed.values_list("sequence", "sha256")
-    while batch := list(rows.filter(sequence__gt=after)[:REMOVED_AT_ONCE]):
+    while batch := list(rows.filter(sequence__gt=after)[:REMOVAL_BATCH_SIZE]):
         for _sequence, sha256 in batch:
             removed.add(bytes(sha256))
         first, after = batch[0][0], batch[-1][0]
         if remove(turns.filter(sequence__range=(first, after))) != len(batch):
             raise SessionChanged("turns changed")
-        if len(batch) < REMOVED_AT_ONCE:
+        if len(batch) < REMOVAL_BATCH_SIZE:
             break
     return removed
 
@@ -303,9 +303,9 @@ class MonthOfTurns:
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
-    def growth(self, span: Span) -> Retained:
+    def growth(self, span: Span) -> RetentionResult:
         before = self.old.byte_count if self.old else 0
-        return Retained(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
+        return RetentionResult(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
 
     def archive(self, name: str, span: Span) -> Archive:
         return Archive(
@@ -338,13 +338,13 @@ def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
     return months
 
 
-def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
+def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> RetentionResult:
     prefetch_related_objects([each.session for each in removable], "archives")
     by_session = [(each, _months(each)) for each in removable]
     going = [each for each, months in by_session if months]
     if not going:
-        return Retained()
-    user_pk, retained = going[0].session.user_id, Retained(sessions=len(going))
+        return RetentionResult()
+    user_pk, retained = going[0].session.user_id, RetentionResult(sessions=len(going))
     if not dry_run:
         archive_files.sweep(user_pk, [each.session for each in going])
     with ExitStack() as undo:
@@ -381,4 +381,4 @@ def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[
     archive_files.remove_unused_spans(user_pk, {part.old.name for part, _row in written if part.old})
 
 
-_ACTIONS: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}
+_ACTIONS: dict[str, Callable[..., RetentionResult]] = {"archive": _archive, "delete": _delete}

@@ -39,7 +39,7 @@ _LINE_BREAKS = re.compile(b"\n+")
 _WEIGHTS = {"user": 1.0, "assistant": 0.2}
 
 
-def weighted(role: str, tokens: int) -> float:
+def weigh_tokens(role: str, tokens: int) -> float:
     """Return the weighted tokens of a turn. They count toward `MEMORY_FORMATION__TOKEN_INTERVAL`."""
     return tokens * _WEIGHTS.get(role, 0.5)
 
@@ -123,21 +123,21 @@ def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
     return text[:head] + notice + (text[-tail:] if tail else "")
 
 
-def cut_words(text: str, most: int) -> str:
-    """Return at most `most` words, cut at the end of a sentence if possible, otherwise between words."""
+def cut_words(text: str, max_words: int) -> str:
+    """Return at most `max_words` words, cut at the end of a sentence if possible, otherwise between words."""
     text = " ".join(text.split())
     parts = text.split(" ")
-    if len(parts) <= most:
+    if len(parts) <= max_words:
         return text
-    kept = " ".join(parts[:most])
+    kept = " ".join(parts[:max_words])
     end = max(kept.rfind(mark) for mark in (". ", "! ", "? ", "。"))
     return kept[: end + 1] if end > 0 else kept
 
 
-def cut_lines(text: str, most: int) -> str:
-    """Return at most `most` words, cut at a line or sentence. Line breaks stay."""
+def cut_lines(text: str, max_words: int) -> str:
+    """Return at most `max_words` words, cut at a line or sentence. Line breaks stay."""
     kept: list[str] = []
-    left = most
+    left = max_words
     for line in text.split("\n"):
         words = line.split()
         if len(words) > left:

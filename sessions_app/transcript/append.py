@@ -27,7 +27,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import said_hashes
 from sessions_app.models.session import NamedSession, check_context_id
 from sessions_app.refusals import Conflict
-from sessions_app.text.length import estimate_tokens, weighted
+from sessions_app.text.length import estimate_tokens, weigh_tokens
 
 BATCH_MAX = 500  # maximum messages of a request
 WORDS_MAX_BYTES = 1_000_000  # bytes of a batch's texts to index immediately; `index_words` indexes the rest
@@ -126,10 +126,10 @@ class Appended:
         return len(_new(self.messages))
 
 
-def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
+def process_texts(messages: Sequence[NewMessage], *, max_bytes: int | None = WORDS_MAX_BYTES) -> None:
     """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    `most_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
+    `max_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
     a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
@@ -138,7 +138,7 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
     indexed = 0
     for message in unprocessed:
         indexed += len(message.content[: lexemes.MAX_CHARS].encode())
-        vars(message)["words"] = message.words if most_bytes is None or indexed <= most_bytes else WORDS_LATER
+        vars(message)["words"] = message.words if max_bytes is None or indexed <= max_bytes else WORDS_LATER
     if unprocessed:
         messages_received.send(sender=NewMessage, messages=unprocessed)
 
@@ -303,7 +303,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.last_sequence += len(added)
     session.total_tokens += tokens
     session.live_tokens += tokens
-    session.weighted_tokens += sum(weighted(message.role, message.tokens) for message in added)
+    session.weighted_tokens += sum(weigh_tokens(message.role, message.tokens) for message in added)
     session.last_arrived_at = timezone.now()
     # A client's clock may be ahead, but no message is from the future.
     newest = min(session.last_arrived_at, max(message.created_at for message in added))

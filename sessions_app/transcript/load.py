@@ -86,7 +86,7 @@ class LoadedMessage(NamedTuple):
         )
 
 
-class Loaded(NamedTuple):
+class LoadedMessages(NamedTuple):
     """Messages in conversation order. The first may be a partition event. Turns after it may be omitted."""
 
     messages: list[LoadedMessage]
@@ -101,7 +101,7 @@ class Page(NamedTuple):
     has_more: bool
 
 
-def load_session_messages(session: Session, max_messages: int | None = None) -> Loaded:
+def load_session_messages(session: Session, max_messages: int | None = None) -> LoadedMessages:
     """Load the latest partition event, if any, and the newest unretracted turns after it. Uses one statement.
 
     The session must belong to the acting user. `max_messages` is the maximum number of turns. The default is the limit
@@ -115,9 +115,9 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
     boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []
     turns = messages[len(boundary) :]
     if len(turns) <= limit:
-        return Loaded(messages, bool(boundary), None)
+        return LoadedMessages(messages, bool(boundary), None)
     first = boundary[0].sequence + 1 if boundary else session.kept_from_sequence
-    return Loaded(boundary + turns[1:], bool(boundary), omitted_turns(session, first, turns[0].sequence))
+    return LoadedMessages(boundary + turns[1:], bool(boundary), omitted_turns(session, first, turns[0].sequence))
 
 
 def omitted_turns(session: Session, first: int, last: int) -> Omitted:

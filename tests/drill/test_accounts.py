@@ -14,17 +14,17 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from drill.__main__ import Command
-from drill.acts import Correct, Retract, said_of
+from drill.acts import Correct, Retract, item_texts
 from drill.course import Course
-from drill.database import beside
+from drill.database import temporary_database
 from drill.faults import PARTS
 from drill.ledger import Ledger, compare, marks_in, new_mark
 from drill.provider import Provider
 from drill.recovery import settle, work_lost_or_doubled
 from drill.report import Row, added, not_tried, quantiles, summary, table
-from drill.site import NotWell, Site, environment, wait_for
+from drill.site import Site, SiteNotReady, environment, wait_for
 from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.retract_items import ItemSelection, retract_items
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -101,7 +101,7 @@ class TestReport:
         assert quantiles([]) == "–"
 
     def test_a_timeout_names_the_missing_condition(self) -> None:
-        with pytest.raises(NotWell, match="the moon"):
+        with pytest.raises(SiteNotReady, match="the moon"):
             wait_for("the moon", lambda: False, 0.05, pause=0.01)
 
 
@@ -170,7 +170,7 @@ class TestDatabase:
         assert (hurt.acknowledged, hurt.lost, hurt.doubled) == (4, 1, 1)
 
     def test_an_additional_database_is_dropped_afterward(self, site: Site) -> None:
-        with beside(database_url()) as made:
+        with temporary_database(database_url()) as made:
             name = urlsplit(made).path[1:]
             with psycopg.connect(made) as connection:
                 assert connection.execute("SELECT to_regclass('sessions_app_message')").fetchone() == (None,)
@@ -200,10 +200,10 @@ class TestDatabase:
     ) -> None:
         act, mark = Correct(site, threading.Event()), "mark0123456789abcdef"
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
-        fact, other = (note(stream, text, atom_type="fact") for text in said_of(mark))
+        fact, other = (note(stream, text, atom_type="fact") for text in item_texts(mark))
         act.done.append((mark, [str(fact.atom_id), str(other.atom_id)]))
         assert act.account(site).lost  # acknowledged, but not done yet
-        made = correct(fact, correcting(said_of(mark, "Bergen")[0]), requested_by="t")
+        made = correct(fact, replacement_request(item_texts(mark, "Bergen")[0]), requested_by="t")
         assert (act.account(site).lost, act.account(site).doubled) == (0, 0)
         MemoryAtom.objects.filter(pk=other.pk).update(state="active")
         assert act.account(site).doubled == 1
@@ -213,7 +213,7 @@ class TestDatabase:
     def test_retracted_items_that_are_still_stored_are_reported(self, ada: UserProfile, site: Site) -> None:
         act, mark = Retract(site, threading.Event()), new_mark()
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
-        ids = [note(stream, text, written_by="key:t").atom_id for text in said_of(mark)]
+        ids = [note(stream, text, written_by="key:t").atom_id for text in item_texts(mark)]
         act.done.append((mark, [str(one) for one in ids]))
         assert act.account(site).lost and act.account(site).doubled
         retract_items(ada, ItemSelection(ids), reason="drill", requested_by="t")

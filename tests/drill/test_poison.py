@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from drill.poison.attacks import ATTACKS, Attack, in_tags, said
-from drill.poison.course import OTHERS, Planted, Watch, mark_of, planned, run
+from drill.poison.course import OTHERS, PlantedText, Watch, mark_of, planned, run
 from drill.poison.doors import DOORS
 from drill.poison.fences import escapes
 from drill.poison.obedient import OBEDIENT, reply
@@ -85,7 +85,7 @@ class Here:
         return ""
 
     def rest(self) -> None:
-        platform_text.waiting.flush()
+        platform_text.line_buffer.flush()
         receipts.waiting.flush()
         work_off()
 
@@ -104,14 +104,14 @@ def drilled(
     with Provider(OBEDIENT, reply) as provider, live_site() as url:
         settings.CHAT = ChatSettings(upstream_base_url=provider.base_url, upstream_api_key=SecretStr("k"))
 
-        def drill(planted: list[Planted], meanwhile: Callable[[str], object] = lambda _: None) -> list[Row]:
+        def drill(planted: list[PlantedText], meanwhile: Callable[[str], object] = lambda _: None) -> list[Row]:
             provider.failure = watch = Watch(planted)
             return run(Here(url, watch), planted, watch, meanwhile)
 
         yield drill
 
 
-def of_one_person(attacks: tuple[Attack, ...]) -> list[Planted]:
+def of_one_person(attacks: tuple[Attack, ...]) -> list[PlantedText]:
     """Return each attack over another interface, all by one person."""
     found = planned(attacks, ["rest"], "extractive")
     for number, one in enumerate(found):

@@ -16,7 +16,7 @@ from drill.provider import Provider
 from drill.site import Site
 from drill.trust import contract, fuzz, isolation, page
 from drill.trust.calls import Operation, call, least, text_of
-from drill.trust.isolation import FOREIGN, OWN, UNKNOWN, Caller, Upstream
+from drill.trust.isolation import FOREIGN, OWN, UNKNOWN, ForeignCaller, Upstream
 from sessions_app.models import Application, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.append import NewMessage, append
@@ -37,7 +37,7 @@ SCHEMAS: dict[str, Any] = {
         },
     }
 }
-ADA = Caller("key", {"user_id": "ada"}, is_bound=False)
+ADA = ForeignCaller("key", {"user_id": "ada"}, is_bound=False)
 
 Answer = Callable[[str], tuple[int, str]]  # from a path to a status and a body
 
@@ -82,7 +82,7 @@ class TestIsolation:
             assert isolation.imported(site, "second", bo.pk).leaks == []
         assert Message.objects.filter(external_id="i1").count() == 2
 
-    def probed(self, bo: UserProfile, answer: Answer) -> isolation.Probed:
+    def probed(self, bo: UserProfile, answer: Answer) -> isolation.ProbeReport:
         with answering(answer) as site:
             return isolation.probe(site, [READ, WRITE], SCHEMAS, [ADA], {"key": ["bos-key"]}, bo.pk)
 
@@ -135,7 +135,7 @@ class TestIsolation:
 
 @pytest.mark.django_db(transaction=True)
 class TestFuzz:
-    def fuzzed(self, answer: Answer) -> fuzz.Fuzzed:
+    def fuzzed(self, answer: Answer) -> fuzz.FuzzReport:
         with answering(answer) as site:
             return fuzz.fuzz(site, [READ, WRITE], SCHEMAS, ["key", ""], {"user_id": ["ada"]}, requests=30, number=1)
 
@@ -195,7 +195,7 @@ class TestContract:
     }
 
     def test_responses_that_match_the_schema_become_a_figure(self) -> None:
-        held = contract.held_of("user key", self.REPORT)
+        held = contract.parse_report("user key", self.REPORT)
         what = "requests checked against the OpenAPI schema, user key"
         row = (what, "1,234 to 47 operations", "0 × 5xx, 0 mismatches")
         assert (held.figure, held.remarks) == (row, [])
@@ -205,6 +205,6 @@ class TestContract:
             {"type": "ServerError", "operations": ["GET /a"]},
             {"type": "UndefinedStatusCode", "operations": ["GET /a", "POST /b"]},
         ]
-        held = contract.held_of("all", self.REPORT | {"failures": failures, "errors": ["none"]})
+        held = contract.parse_report("all", self.REPORT | {"failures": failures, "errors": ["none"]})
         assert held.figure[2] == "1 × 5xx, 2 mismatches"
         assert held.remarks == ["all, ServerError: GET /a", "all, UndefinedStatusCode: GET /a, POST /b", 'all: "none"']

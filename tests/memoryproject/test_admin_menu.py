@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.text import capfirst
 
-from memoryproject.admin_menu import BESIDE_LISTS, ENTRIES, NAVIGATION, SHARED
+from memoryproject.admin_menu import ENTRIES, NAVIGATION, SEPARATE_PAGES, SHARED
 from moments_app.models import Summary
 from sessions_app.models import Session
 from tests.support.operator import operator
@@ -43,7 +43,7 @@ def test_the_sidebar_has_few_entries_that_lead_to_every_list() -> None:
     assert len(entries()) <= MAX_ENTRIES
     titles = [entry["title"] for entry in entries()]
     lists = [*titles, *(capfirst(ENTRIES[model].many) for models in SHARED for model in models[1:])]
-    pages = [str(shown["title"]) for shown in BESIDE_LISTS]
+    pages = [str(shown["title"]) for shown in SEPARATE_PAGES]
     # Groups are linked on the page of the staff.
     assert sorted(lists) == sorted([*pages, *(capfirst(e.many) for name, e in ENTRIES.items() if name != "auth.group")])
 
@@ -51,7 +51,7 @@ def test_the_sidebar_has_few_entries_that_lead_to_every_list() -> None:
 @pytest.mark.slow
 def test_the_heading_of_each_list_is_its_title_in_the_sidebar_or_tab() -> None:
     root = operator()
-    pages = [(str(shown["title"]), str(shown["link"])) for shown in BESIDE_LISTS]
+    pages = [(str(shown["title"]), str(shown["link"])) for shown in SEPARATE_PAGES]
     lists = [
         (capfirst(entry.many), reverse(f"admin:{model.replace('.', '_')}_changelist"))
         for model, entry in ENTRIES.items()

@@ -225,11 +225,11 @@ def test_a_child_that_ran_for_a_while_is_restarted_at_once(monkeypatch: pytest.M
 
 def test_a_resting_child_is_restarted_only_for_work() -> None:
     told: list[str] = []
-    child = Fork("The tired one", lambda: None, may_rest=True)
+    child = Fork("The tired one", lambda: None, exits_when_idle=True)
     tree = Tree([child], told.append)
     tree.start()
     first = child.pid
-    wait_until(lambda: child.is_resting)
+    wait_until(lambda: child.exited_when_idle)
     tree.check_started()
     tree.supervise()
     assert child.pid == first
@@ -237,7 +237,7 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
     tree.supervise()
     second = child.pid
     assert second != first
-    wait_until(lambda: child.is_resting)
+    wait_until(lambda: child.exited_when_idle)
     tree.supervise()
     assert child.pid == second
     tree.stop()
@@ -246,12 +246,12 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
 
 @pytest.mark.slow
 def test_a_child_that_is_woken_before_it_rests_is_restarted() -> None:
-    child = Fork("The slow one", lambda: time.sleep(1), may_rest=True)
+    child = Fork("The slow one", lambda: time.sleep(1), exits_when_idle=True)
     tree = Tree([child], lambda _: None)
     tree.start()
     first = child.pid
     tree.wake()
-    wait_until(lambda: child.is_resting)
+    wait_until(lambda: child.exited_when_idle)
     tree.supervise()
     assert child.pid != first
     tree.stop()
@@ -272,7 +272,7 @@ def test_a_signal_wakes_resting_children(tmp_path: Path) -> None:
 
 
 def _rest_and_note_starts(folder: Path) -> None:
-    tree = Tree([Fork("A child", lambda: (folder / str(os.getpid())).touch(), may_rest=True)], lambda _: None)
+    tree = Tree([Fork("A child", lambda: (folder / str(os.getpid())).touch(), exits_when_idle=True)], lambda _: None)
     tree.start()
     tree.run_until_interrupted()
 

@@ -150,13 +150,13 @@ def promise(own_layers: None, transactional_db: None, settings: Settings) -> Ite
         autodiscover_modules("declared", "processes", "layers", "admin")  # as the product does
         model = app.get_model("Promise")
         settings.ROOT_URLCONF = _site(importlib.import_module(f"{APP}.urls"))
-        erase._columns.cache_clear()
+        erase._owner_columns.cache_clear()
         with _table_of(model):
             yield model
         admin.site.unregister(model)
     for section, items in zip(sidebar, entries, strict=True):
         section["items"][:] = items
-    erase._columns.cache_clear()
+    erase._owner_columns.cache_clear()
     apps.all_models.pop(app.label)
     apps.clear_cache()
     for name in [name for name in sys.modules if name.startswith(f"{APP}.")]:

@@ -28,7 +28,7 @@ def begin_again() -> None:
 def used(whose: Whose) -> Amounts:
     """Return the stored usage of a key or an application today."""
     usage_writer.flush()
-    return DailyUsage.objects.standings([Subject(_kind(whose), whose.pk)])[0].used
+    return DailyUsage.objects.usage_statuses([Subject(_kind(whose), whose.pk)])[0].used
 
 
 def _kind(whose: Whose) -> SubjectKind:

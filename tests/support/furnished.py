@@ -32,7 +32,7 @@ from moments_app.models import (
 )
 from moments_app.models.atom import content_hash
 from moments_app.moments.build import BuildMoments
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.retract import retract
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.release import extend, release
@@ -47,7 +47,7 @@ from sessions_app.models import (
 )
 from sessions_app.models.daily_limit import today
 from sessions_app.models.session import new_context_id
-from sessions_app.people.erase import Erased
+from sessions_app.people.erase import ErasureResult
 from sessions_app.security.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.entities import make_entity
@@ -161,7 +161,7 @@ def _correct(user: UserProfile) -> None:
         with transaction.atomic():
             add_atoms(stream, [atom], requested_by="test")
     rex = MemoryAtom.objects.get(content="Ada's dog is called Rex.")
-    correct(rex, correcting("Ada's dog is called Roy."), requested_by="operator:eve")
+    correct(rex, replacement_request("Ada's dog is called Roy."), requested_by="operator:eve")
 
 
 def _fail(session: Session) -> None:
@@ -206,7 +206,9 @@ def _operate(session: Session) -> None:
     Job.objects.filter(process="embed", status=Job.Status.QUEUED).update(circuit=circuit, error=circuit.why)
     Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
     webhook = WebhookEndpoint.objects.create(name="Billing", url="https://example.com/hook", events=["user_erased"])
-    receipt = Erased(uuid.uuid4(), Counter(sessions=3), Counter(sessions=0, moments=0), Counter(events=2)).receipt
+    receipt = ErasureResult(
+        uuid.uuid4(), Counter(sessions=3), Counter(sessions=0, moments=0), Counter(events=2)
+    ).receipt
     erased = Event.objects.create(type="user_erased", actor="operator:eve", payload=receipt)
     webhook.deliveries.filter(event=erased).update(attempts=2, error="answered with status 500")
     Archive.objects.create(

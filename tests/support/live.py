@@ -58,7 +58,7 @@ def live_site() -> Iterator[str]:
     """
     server = _Server(uvicorn.Config(application, log_level="critical", lifespan="off", proxy_headers=False))
     at_once = patch.dict(connection.settings_dict, CONN_MAX_AGE=0)
-    patient = patch.object(probe, "PATIENCE", TIMEOUT)
+    patient = patch.object(probe, "RESPONSE_TIMEOUT", TIMEOUT)
     with at_once, patient, socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -26,6 +26,6 @@ async def post(path: str, body: str, headers: dict[str, str]) -> str:
 if __name__ == "__main__":
     path, body, headers = sys.argv[1:]
     sys.stdout.write(asyncio.run(post(path, body, json.loads(headers))))
-    worker = Worker(sorted(Lane, reverse=True), may_rest=True)  # wakes no other workers, because there are none
+    worker = Worker(sorted(Lane, reverse=True), exits_when_idle=True)  # wakes no other workers, because there are none
     while worker._run_one():
         pass

@@ -38,7 +38,7 @@ class RunProbes(Process[ProbesInput, None]):
 
     name = "run_probes"
     title = "Run probes"
-    makes = "answers to probes"
+    output = "answers to probes"
     lane = Lane.BULK
     is_upkeep = True
 
@@ -78,13 +78,13 @@ def run_probes(probes: ProbeQuerySet, run_id: uuid.UUID, *, requested_by: str) -
 def run_probe(probe: Probe, run_id: uuid.UUID, *, requested_by: str) -> ProbeResult | None:
     """Run one probe and save the result. Return None if the probe or its person no longer exists."""
     application = probe.user.application_id
-    session = session_to_ask_in(probe)
+    session = probe_session(probe)
     try:
         envelope = _context(probe, session, application) if session else None
         problem = "" if envelope else NO_SESSION
     except BudgetTooSmall as error:
         envelope, problem = None, str(error)
-    with acting_for(probe.user.user_id, application=application, holding=True) as user:
+    with acting_for(probe.user.user_id, application=application, for_write=True) as user:
         if user is None or not Probe.objects.for_user(user).filter(pk=probe.pk).exists():
             return None
         found = measure(probe, evidence_of(probe), envelope) if envelope else Measure(problem=problem)
@@ -99,7 +99,7 @@ def _context(probe: Probe, session: Session, application: int) -> Envelope | Non
     return assembled_context(probe.user.user_id, application, session.session_id, request, "query")
 
 
-def session_to_ask_in(probe: Probe) -> Session | None:
+def probe_session(probe: Probe) -> Session | None:
     """Return a probe's session, or else its person's latest session. None if there is none."""
     if probe.session_id:
         return probe.session

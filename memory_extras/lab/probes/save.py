@@ -10,7 +10,7 @@ from sessions_app.lexemes import whole_words
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict, Refusal
 
-MOST = 100  # maximum probes of a person
+MAX_PROBES = 100  # maximum probes of a person
 
 
 class CannotProbe(Refusal):
@@ -75,15 +75,15 @@ def save_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
 
     Raises:
         CannotProbe: The answer has no searchable words, or a turn doesn't exist.
-        TooManyProbes: The person has `MOST` probes.
+        TooManyProbes: The person has `MAX_PROBES` probes.
     """
     probe = Probe(user=user, session=draft.session, question=draft.question, created_by=created_by)
     probe.question_hash = content_hash(draft.question)
     change_probe(probe, draft)
-    there = Probe.objects.for_user(user)
-    same = there.filter(session=draft.session, question_hash=probe.question_hash)
-    if not same.exists() and there.count() >= MOST:
-        raise TooManyProbes(f"A person can have at most {MOST} probes. Delete one first.")
+    existing = Probe.objects.for_user(user)
+    same = existing.filter(session=draft.session, question_hash=probe.question_hash)
+    if not same.exists() and existing.count() >= MAX_PROBES:
+        raise TooManyProbes(f"A person can have at most {MAX_PROBES} probes. Delete one first.")
     return (probe, True) if insert_if_missing(probe) else (same.get(), False)
 
 

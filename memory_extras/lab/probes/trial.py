@@ -13,7 +13,7 @@ from typing import Any
 from django.db import DatabaseError, transaction
 
 from memory_extras.lab.models import Probe
-from memory_extras.lab.probes.run import NO_SESSION, Measure, evidence_of, measure, session_to_ask_in
+from memory_extras.lab.probes.run import NO_SESSION, Measure, evidence_of, measure, probe_session
 from memory_extras.lab.trials.try_prompt import Trial
 from moments_app.context.assemble import ContextRequest, preview
 from moments_app.context.budget import BudgetTooSmall
@@ -23,7 +23,7 @@ from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
-MOST = 10  # maximum number of probes; the session is locked while their contexts are built
+MAX_PROBES = 10  # maximum number of probes; the session is locked while their contexts are built
 CONFLICT = "The result conflicts with current memory, so no context could be built from it."
 
 
@@ -51,12 +51,12 @@ def _probes_of(subject: Session | MemoryStream) -> list[Probe]:
         probes = Probe.objects.about(subject)
     else:
         probes = Probe.objects.filter(user=subject.user_id)
-    return list(probes.select_related("user", "session", "source_session").newest_first()[:MOST])
+    return list(probes.select_related("user", "session", "source_session").newest_first()[:MAX_PROBES])
 
 
 def _recall(probe: Probe) -> RecallRequest | None:
     """Return the recall request of a probe. Its question is embedded before any transaction."""
-    session = session_to_ask_in(probe)
+    session = probe_session(probe)
     if session is None:
         return None
     named = probe.user.user_id, session.session_id, probe.question
@@ -121,7 +121,7 @@ def _running_job(name: str, subject: Session | MemoryStream) -> Job:
 
 
 def _measure(probe: Probe, recall: RecallRequest | None) -> Measure:
-    session = session_to_ask_in(probe)
+    session = probe_session(probe)
     if session is None:
         return Measure(problem=NO_SESSION)
     request = ContextRequest(query=probe.question, recall=recall, is_trial=True)

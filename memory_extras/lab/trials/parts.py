@@ -8,10 +8,10 @@ from typing import Any
 from memory_extras.lab.trials.try_prompt import Trial, TrialAnswer
 from moments_app.engines.calls.texts import Fact
 from moments_app.models import PromptResource, PromptVersion
-from moments_app.moments.division import BuildInput, Built, Segment
+from moments_app.moments.division import BuildInput, BuildResult, Segment
 from moments_app.sessions.checkpoint import DigestInput, DigestResult
 from moments_app.streams.consolidate import ConsolidatedText, ConsolidationInput
-from moments_app.streams.formation import FormationInput, Formed
+from moments_app.streams.formation import FormationInput, FormationResult
 from moments_app.summaries import SummaryInput, TimedSummary
 
 
@@ -64,7 +64,7 @@ def readable_parts(answer: Any) -> list[AnswerPart]:
 
 
 @readable_parts.register
-def _(answer: Built) -> list[AnswerPart]:
+def _(answer: BuildResult) -> list[AnswerPart]:
     moments = [
         AnswerPart(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
         for segment in answer.segments
@@ -78,7 +78,7 @@ def _(answer: TimedSummary) -> list[AnswerPart]:
 
 
 @readable_parts.register
-def _(answer: Formed) -> list[AnswerPart]:
+def _(answer: FormationResult) -> list[AnswerPart]:
     items = [
         AnswerPart(f"{one.label}, {one.atom_type}", one.draft.text, f"turns {_numbers(one.sequences)}")
         for one in answer.candidates
@@ -122,13 +122,17 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    made: TrialAnswer
+    result: TrialAnswer
     is_active: bool
     parts: list[AnswerPart]
 
 
 def readable_sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
     return [
-        Side(made, bool(active and made.version.pk == active.pk), readable_parts(made.answer) if made.answer else [])
-        for made in trial.answers
+        Side(
+            result,
+            bool(active and result.version.pk == active.pk),
+            readable_parts(result.answer) if result.answer else [],
+        )
+        for result in trial.answers
     ]

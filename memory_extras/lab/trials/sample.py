@@ -18,7 +18,7 @@ from sessions_app.models import Session
 
 SUBJECTS = 8  # maximum number in the list; operators find others by typing
 SIZES = (3, 5, 10)
-LOOKED_AT = 200  # number of the newest sessions or streams that the sample is chosen from
+SAMPLED_NEWEST = 200  # number of the newest sessions or streams that the sample is chosen from
 SHORT = 24  # number of turns; sessions with fewer are chosen last
 
 
@@ -59,17 +59,17 @@ def _is_short(subject: Session | MemoryStream) -> bool:
 
 def _sessions() -> list[Session | MemoryStream]:
     rows = Session.objects.filter(message_count__gt=0, user__is_test=False).order_by("-last_activity_at", "-id")
-    return list(rows.only("user_id", "message_count")[:LOOKED_AT])
+    return list(rows.only("user_id", "message_count")[:SAMPLED_NEWEST])
 
 
 def _streams() -> list[Session | MemoryStream]:
     rows = MemoryStream.objects.active().exclude(consolidation_prompt="").exclude(user__is_test=True)
-    return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:LOOKED_AT])
+    return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:SAMPLED_NEWEST])
 
 
 def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
     """Return the trials that an operator may see. A limited operator sees only their own."""
-    found = PromptTrial.objects.of(resource)
+    found = PromptTrial.objects.for_prompt(resource)
     return found.filter(requested_by=actor) if scope_key() else found
 
 
@@ -82,14 +82,14 @@ def start_trial(version: PromptVersion, size: int, *, requested_by: str) -> Prom
     return trial
 
 
-def add_result(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
+def add_result(trial: PromptTrial, trial_result: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
     """Add the result of one item of the sample. Return False if the sample was already complete."""
     if not trial.count_item(differs=outcome.differs):
         return False
     with unlimited():  # the version may be site-wide
         PromptVersion.objects.filter(pk=trial.version_id).update(is_tried=True)
     sides = {side.version_id: side for side in trial.sides.all()}
-    for number, answer in enumerate(made.answers):
+    for number, answer in enumerate(trial_result.answers):
         if side := sides.get(answer.version.pk):
             side.add(_figures(answer) | _met(probes, number))
     return True
@@ -104,8 +104,8 @@ def compared(sides: Sequence[Side]) -> Outcome:
 
 
 def _text(side: Side) -> str:
-    if side.made.error:
-        return side.made.error
+    if side.result.error:
+        return side.result.error
     return "\n\n".join(f"{part.heading}\n{part.text}" for part in side.parts)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.jobs.process import AnyProcess, CannotRun, ProcessInput, Skipped, process_for_purpose
 from moments_app.models import Circuit, EngineCall, Job, MemoryStream, PromptResource, PromptVersion
@@ -24,8 +24,8 @@ from sessions_app.models import Session
 from sessions_app.refusals import Refusal
 from sessions_app.retention.archive_files import ArchiveError
 
-AT_ONCE = 2  # maximum number of trials per process, because each blocks a thread that serves requests
-_running = BoundedSemaphore(AT_ONCE)
+MAX_RUNNING = 2  # maximum number of trials per process, because each blocks a thread that serves requests
+_running = BoundedSemaphore(MAX_RUNNING)
 
 
 class CannotTry(Refusal):
@@ -88,22 +88,22 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     if process is None or not settings.ENGINE.uses_model:
         raise CannotTry("This prompt can't be tried, because no engine reads it.")
     job = _unsaved_job(process, subject)
-    caller = process.caller(job)
-    assert caller is not None  # each process that reads a prompt has one
-    if reason := _why_not(caller):
+    factory = process.engine_factory(job)
+    assert factory is not None  # each process that reads a prompt has one
+    if reason := _why_not(factory):
         raise CannotTry(reason)
     input, is_again = _claimed(process, job)
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
     with trial_slot(), ThreadPoolExecutor(len(versions)) as pool:
         connection.close()  # hold no connection while the engine runs
-        answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
+        answers = list(pool.map(lambda one: _answer(process, factory, input.with_prompt(one)), versions))
     return Trial(input, is_again, answers, process.name)
 
 
-def _why_not(caller: Caller) -> str:
+def _why_not(factory: EngineFactory) -> str:
     """Return why the engine can't be called now, or a blank string."""
-    circuit = Circuit.objects.open_of(caller)
+    circuit = Circuit.objects.open_for(factory)
     if circuit and circuit.holds_all:
         return circuit.why
     pause = EngineCall.objects.reached_limit()
@@ -114,7 +114,7 @@ def _why_not(caller: Caller) -> str:
 def trial_slot() -> Iterator[None]:
     """Reserve one of the slots for requests that wait for a model, or raise `CannotTry`."""
     if not _running.acquire(blocking=False):
-        raise CannotTry(f"{AT_ONCE} trials are already running, which is the limit. Wait until one has finished.")
+        raise CannotTry(f"{MAX_RUNNING} trials are already running, which is the limit. Wait until one has finished.")
     try:
         yield
     finally:
@@ -153,7 +153,7 @@ def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
 # --- think ---
 
 
-def _answer(process: AnyProcess, caller: Caller, input: ProcessInput) -> TrialAnswer:
+def _answer(process: AnyProcess, factory: EngineFactory, input: ProcessInput) -> TrialAnswer:
     version = input.prompt_version
     assert version is not None  # each process that reads a prompt has one
     calls: list[CallRecord] = []
@@ -165,7 +165,7 @@ def _answer(process: AnyProcess, caller: Caller, input: ProcessInput) -> TrialAn
         connection.close()
 
     try:
-        answer = process.think(input, caller.open(record), lambda done, total: None)
+        answer = process.think(input, factory.open(record), lambda done, total: None)
     except EngineError as error:
         return TrialAnswer(version, error=str(error), calls=calls)
     return TrialAnswer(version, answer, calls=calls)

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from memory_extras.lab.playground import RealPerson, call_chat, highlighted_layers, named_test_person
+from memory_extras.lab.playground import RealPerson, call_chat, get_or_create_test_person, highlighted_layers
 from memory_extras.lab.trials.try_prompt import CannotTry, trial_slot
 from memoryproject.admin_menu import add_page
 from moments_app.context import receipts
@@ -77,7 +77,7 @@ class Playground(OperatorPage):
             return self.page(status=400, problem="name: enter 1 to 100 characters without a slash.")
         chosen = form.cleaned_data["application"]
         try:
-            person = named_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)
+            person = get_or_create_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)
         except RealPerson as error:
             return self.page(status=409, problem=str(error))
         return HttpResponseRedirect(page_url(UserProfile, Chat.name, person.pk))

@@ -54,7 +54,7 @@ def chart_of(results: ProbeResultQuerySet) -> dict[str, Any]:
     asked, met = sum(point.asked for point in found), sum(point.met for point in found)
     bars = [(f"{point.day:%d %b}", round(point.share, 1)) for point in found]
     whole = f"{met} of {asked}"
-    charts = [bar_chart("Met, %", whole, bars, is_whole=True, most=100)] if found else []
+    charts = [bar_chart("Met, %", whole, bars, is_whole=True, axis_max=100)] if found else []
     return {"charts": charts, "points": found[::-1]}
 
 
@@ -100,7 +100,7 @@ def _words_chart(latest: Sequence[ProbeResult]) -> Chart:
     shares = [(one, 100 * one.words_found / one.words_count if one.words_count else 0.0) for one in latest[::-1]]
     bars = [(f"{result.created_at:%d %b}", round(share, 1)) for result, share in shares]
     met = sum(result.is_met for result in latest)
-    return bar_chart("Words of the answer, %", f"met {met} of {len(latest)} times", bars, is_whole=True, most=100)
+    return bar_chart("Words of the answer, %", f"met {met} of {len(latest)} times", bars, is_whole=True, axis_max=100)
 
 
 class RunPersonsProbes(RowAction[Probe]):

@@ -112,7 +112,7 @@ def _people(beginning: str) -> list[str]:
 
 def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
     data = form.cleaned_data
-    seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
+    seen = inspect(user, data["agent_id"], form.question(), limit=data["most"])
     words = lexemes.whole_words(data["query"])
     pages = Pages(user, [result.ref for result in seen.results])
     return {

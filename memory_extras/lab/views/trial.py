@@ -22,7 +22,7 @@ from moments_app.operator.person_pages import READ_PERSON, SEE_MEMORY
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import add_views
 from sessions_app.admin.links import page_url
-from sessions_app.admin.views import number_in
+from sessions_app.admin.views import parse_number
 from sessions_app.models import Session
 
 TRIALS = 10  # maximum number of trials in the list
@@ -173,7 +173,7 @@ class ShowTrial(TrialView):
     @property
     def chosen(self) -> list[int]:
         """The sample in order. It is only in the URL, and not stored."""
-        numbers = [number_in(part) for part in self.request.GET.get("on", "").split(",")]
+        numbers = [parse_number(part) for part in self.request.GET.get("on", "").split(",")]
         return [number for number in numbers if number is not None][: self.trial.size]
 
 
@@ -202,16 +202,16 @@ class TryNextOfSample(ShowTrial):
         if subject is None:
             return {"problem": "The session or memory text no longer exists. Choose another."}
         try:
-            made = try_prompt(self.trial.version, subject)
+            result = try_prompt(self.trial.version, subject)
         except CannotTry as error:
             return {"subject": subject, "problem": str(error)}
         self.tried = subject
-        probes = try_probes(made, subject) if self.request.user.has_perm(SEE_PROBES) else []
-        sides = readable_sides(made, self.row.active_version)
+        probes = try_probes(result, subject) if self.request.user.has_perm(SEE_PROBES) else []
+        sides = readable_sides(result, self.row.active_version)
         outcome = sample.compared(sides)
-        if not sample.add_result(self.trial, made, outcome, probes):
+        if not sample.add_result(self.trial, result, outcome, probes):
             return {"subject": subject, "problem": "All trials of this sample are done."}
-        return {"subject": subject, "sides": sides, "outcome": outcome, "given": describe_input(made.input)}
+        return {"subject": subject, "sides": sides, "outcome": outcome, "given": describe_input(result.input)}
 
 
 add_views(PromptResource, TryPrompt, TrialSubjects, StartSample, ShowTrial, TryNextOfSample)

@@ -38,7 +38,7 @@ from sessions_app.models import ApiKey, UserProfile
 
 OPERATOR = "operator"
 MANAGE = ".venv/bin/python manage.py" if (settings.BASE_DIR / "manage.py").exists() else "memory-platform"
-PATIENCE = 5  # maximum seconds to wait until a killed run has closed its database
+LOCK_TIMEOUT = 5  # maximum seconds to wait until a killed run has closed its database
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 (only if the operator sets it)
 
 
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         die_with_parent()  # has an effect only if a drill started this process
         treat_sigterm_as_ctrl_c()
         try:
-            with lock_directory(settings.DATA_DIR, patience=PATIENCE):
+            with lock_directory(settings.DATA_DIR, patience=LOCK_TIMEOUT):
                 _check_port(options["host"], options["port"])
                 self._run(options["host"], options["port"], with_demonstration=not options["no_demo"])
         except DirectoryLocked as error:

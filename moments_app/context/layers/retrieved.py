@@ -25,7 +25,7 @@ from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
-from moments_app.engines.statements.dates import spoken_date, with_dates
+from moments_app.engines.statements.dates import date_in_words, with_dates
 from moments_app.models.atom import ENTITIES
 from moments_app.models.entity import OPEN_SQL
 from moments_app.recall.query_terms import query_words
@@ -111,7 +111,7 @@ def _within_share(results: Sequence[tuple[float, Result]], span: Span, applied: 
 
 def _empty_span_item(span: Span) -> Item:
     first, last = span.since.date(), (span.until - timedelta(microseconds=1)).date()
-    days = f"on {spoken_date(first)}" if first == last else f"from {spoken_date(first)} to {spoken_date(last)}"
+    days = f"on {date_in_words(first)}" if first == last else f"from {date_in_words(first)} to {date_in_words(last)}"
     return Item(f"Nothing was said {days}.", is_of_span=True)
 
 

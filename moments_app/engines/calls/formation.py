@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from moments_app.engines.answers import Question, Shape, length_of
-from moments_app.engines.grounding import Evidence, Judged
+from moments_app.engines.grounding import CheckedAnswer, Evidence
 from moments_app.engines.statements import OTHER, kind_of
 from moments_app.engines.transcript import Turn, as_data
 from sessions_app import lexemes
@@ -28,8 +28,8 @@ _START = re.compile(rf"([A-Za-z]+) ({_NUMBERS})")
 _CLAUSE = re.compile(r" (as(?= [A-Z](?: |$))|about|(?:maybe )?ends(?= (?:\d|[A-Z]\b))) ")  # a name may contain "as a"
 _ENDS = re.compile(rf"{_ENDED}(?:\s*,\s*{_ENDED})*")
 _VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe ends": _ENDS}
-# A prompt has one known statement per `TURNS_EACH` turns, but at least `SHOWN_LEAST` and at most `SHOWN_MOST`.
-SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
+# A prompt has one known statement per `TURNS_EACH` turns, but at least `SHOWN_MIN` and at most `SHOWN_MAX`.
+SHOWN_MIN, SHOWN_MAX, TURNS_EACH = 8, 40, 3
 REPEATED_SHARE = 0.8  # minimum share of a text's words that another text must contain to count as a repetition
 MIN_SCORE = 1.0  # minimum score: one word that is in no other text, or several that are in few
 
@@ -69,9 +69,9 @@ class FormationRequest:
 
     @property
     def question(self) -> "Question[FormationAnswer]":
-        most = min(max(SHOWN_LEAST, len(self.turns) // TURNS_EACH), SHOWN_MOST)
-        known = "\n".join(f"Stream: {as_data(_shown(section, self.turns, most))}" for section in self.sections)
-        return Question(SHAPE, self.prompt, known, partial(judged, self), self.turns, 2 * length_of(self.turns))
+        limit = min(max(SHOWN_MIN, len(self.turns) // TURNS_EACH), SHOWN_MAX)
+        known = "\n".join(f"Stream: {as_data(_shown(section, self.turns, limit))}" for section in self.sections)
+        return Question(SHAPE, self.prompt, known, partial(check_answer, self), self.turns, 2 * length_of(self.turns))
 
 
 KindOfItem = Literal[
@@ -166,7 +166,7 @@ class FormationAnswer(BaseModel):
 SHAPE = Shape("memory-extraction", FormationAnswer, asked=FormationShape)
 
 
-def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
+def check_answer(request: FormationRequest, answer: FormationAnswer) -> CheckedAnswer[FormationAnswer]:
     """Sort a model's statements into observations, facts and lessons, and drop unsupported ones.
 
     If none is supported, the model is called again, and the supported statements of its second answer are used.
@@ -175,12 +175,12 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
     evidence = Evidence(request.turns, known, request.call_texts)
     sections = {section.label: section for section in request.sections}
     streams = [
-        _judged_entry(entry, evidence, sections) if isinstance(entry, dict) else entry for entry in answer.streams
+        _checked_entry(entry, evidence, sections) if isinstance(entry, dict) else entry for entry in answer.streams
     ]
     has_items = any(entry.get("statements") for entry in answer.streams if isinstance(entry, dict))
     problem = "the turns support none of the items." if evidence.left_out else "no statement is `KIND TURNS: TEXT`."
     problem = problem if has_items and not evidence.kept_count else ""
-    return evidence.judged(answer.model_copy(update={"streams": streams}), problem, is_usable=True)
+    return evidence.checked_answer(answer.model_copy(update={"streams": streams}), problem, is_usable=True)
 
 
 def parse_line(item: Any) -> Any:
@@ -213,7 +213,7 @@ def _numbers_in(text: str) -> list[int]:
     return numbers[:MAX_TURNS]
 
 
-def _judged_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[str, StreamSection]) -> dict[str, Any]:
+def _checked_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[str, StreamSection]) -> dict[str, Any]:
     label, said = str(entry.get("stream", "")), entry.get("statements")
     if not isinstance(said, list):
         return {"stream": label, "facts": said}  # validation drops and counts it
@@ -221,7 +221,7 @@ def _judged_entry(entry: dict[str, Any], evidence: Evidence, sections: Mapping[s
     letters = [item["letter"] for item in items if isinstance(item, dict) and "letter" in item]
     lists: dict[str, Any] = {"observations": [], "facts": [], "lessons": [], "letters": letters}
     for item in items:
-        if (kept := _judged_item(item, evidence, of_many=label.startswith(SHARD))) is not None:
+        if (kept := _checked_item(item, evidence, of_many=label.startswith(SHARD))) is not None:
             lists[_list_of(kept, sections.get(label))].append(kept)
     return {"stream": label, **lists}
 
@@ -237,7 +237,7 @@ def _list_of(item: Any, section: StreamSection | None) -> str:
     return "observations" if kind in OBSERVED_KINDS else "facts"
 
 
-def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
+def _checked_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
     """Return a statement, with lower confidence if its support is weak, or None if it has no support."""
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
@@ -251,14 +251,14 @@ def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
     return item | {"confidence": WEAK} if evidence.is_weak(text) else item
 
 
-def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:
+def _shown(section: StreamSection, turns: Sequence[Turn], limit: int) -> dict[str, object]:
     numbers = list(section.known)
-    near = nearest([section.known[number] for number in numbers], turns, most)
+    near = nearest([section.known[number] for number in numbers], turns, limit)
     lines = not_repeated(section.current.splitlines(), section.known.values())
     optional = {
         "max_words": section.words if section.words < STATEMENT_WORDS else 0,
         "known": {numbers[place]: section.known[numbers[place]] for place in near},
-        "has": "\n".join(lines[place] for place in nearest(lines, turns, most // 4)),
+        "has": "\n".join(lines[place] for place in nearest(lines, turns, limit // 4)),
     }
     always = {"stream": section.label, "takes_in": section.prompt}
     if section.label.startswith(SHARD):
@@ -269,12 +269,12 @@ def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str
 # --- the choice of known texts to send ---
 
 
-def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]:
+def nearest(texts: Sequence[str], turns: Iterable[Turn], limit: int) -> list[int]:
     """Return the sorted indexes of the texts that share the most words with the turns.
 
     Words that are in many texts have a low weight. Texts that share only such words are left out.
     """
-    if len(texts) <= most:
+    if len(texts) <= limit:
         return list(range(len(texts)))
     said = [turn.content for turn in turns]
     languages = lexemes.languages_of(said)  # detected from all turns, because the language of a short text is uncertain
@@ -282,7 +282,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     shared = [lexemes.stems_in(text, languages) & stems_of_turns for text in texts]
     having = Counter(stem for stems in shared for stem in stems)
     worth = [sum(1 / having[stem] for stem in sorted(stems)) for stems in shared]
-    best = sorted(range(len(texts)), key=lambda place: (-worth[place], place))[:most]
+    best = sorted(range(len(texts)), key=lambda place: (-worth[place], place))[:limit]
     return sorted(place for place in best if worth[place] >= MIN_SCORE)
 
 

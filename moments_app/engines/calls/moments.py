@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.answers import Question, Shape, length_of
-from moments_app.engines.grounding import Evidence, Judged
+from moments_app.engines.grounding import CheckedAnswer, Evidence
 from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
@@ -95,18 +95,18 @@ class MomentRequest:
             for moment in self.journey.moments[:SHOWN_MOMENTS]
         ]
         known = f"Recent moments, newest first: {as_data(moments)}"
-        return Question(SHAPE, self.prompt, known, self._judged, self.turns, length_of(self.turns))
+        return Question(SHAPE, self.prompt, known, self._check, self.turns, length_of(self.turns))
 
-    def _judged(self, answer: MomentAnswer) -> Judged[MomentAnswer]:
+    def _check(self, answer: MomentAnswer) -> CheckedAnswer[MomentAnswer]:
         """Return the answer without unsupported parts. Report a problem if a moment has no supported summary."""
         evidence = Evidence(self.turns, [moment.summary for moment in self.journey.moments], self.call_texts)
-        drafts = [_judged_moment(moment, evidence) for moment in answer.moments]
+        drafts = [_checked_moment(moment, evidence) for moment in answer.moments]
         bare = sum(not draft.summary for draft in drafts)
         problem = f"neither the turns nor the earlier moments support the summary of {bare} of the moments."
-        return evidence.judged(answer.model_copy(update={"moments": drafts}), problem if bare else "")
+        return evidence.checked_answer(answer.model_copy(update={"moments": drafts}), problem if bare else "")
 
 
-def _judged_moment(moment: DraftMoment, evidence: Evidence) -> DraftMoment:
+def _checked_moment(moment: DraftMoment, evidence: Evidence) -> DraftMoment:
     changes = {
         "summary": evidence.supported(moment.summary),
         "detail": evidence.supported(moment.detail),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.answers import Question, Shape, length_of
-from moments_app.engines.grounding import Evidence, Judged
+from moments_app.engines.grounding import CheckedAnswer, Evidence
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 # --- rolling summary ---
@@ -49,9 +49,9 @@ class SummaryRequest:
             f"The window begins at turn {self.start}: leave out everything that was said before it."
         )
         length = 2 * (length_of(self.turns) + len(self.base_text))
-        return Question(SUMMARY, self.prompt, known, self._judged, self.turns, length)
+        return Question(SUMMARY, self.prompt, known, self._check, self.turns, length)
 
-    def _judged(self, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
+    def _check(self, answer: SummaryAnswer) -> CheckedAnswer[SummaryAnswer]:
         """Return the previous facts, and the parts of the answer that the turns or the previous summary support."""
         evidence = Evidence(self.turns, [self.base_text, *(fact.fact for fact in self.base_facts)])
         new = [
@@ -61,7 +61,7 @@ class SummaryRequest:
         facts = [*self.base_facts, *(fact for fact in new if fact.fact not in known)]
         text = evidence.supported(answer.summary_text)
         problem = "" if text else "neither the turns nor the previous summary support the summary."
-        return evidence.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
+        return evidence.checked_answer(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
 
 
 # --- digest ---
@@ -96,15 +96,15 @@ class DigestRequest:
         known = f"Known from before these turns: {as_data(self.context)}\n" if self.context else ""
         known += f"Context: at most {self.max_words} words."
         length = len(self.context) + length_of(self.turns)
-        return Question(DIGEST, self.prompt, known, self._judged, self.turns, length)
+        return Question(DIGEST, self.prompt, known, self._check, self.turns, length)
 
-    def _judged(self, answer: DigestAnswer) -> Judged[DigestAnswer]:
+    def _check(self, answer: DigestAnswer) -> CheckedAnswer[DigestAnswer]:
         """Return the answer without parts that neither the turns nor the earlier context support."""
         evidence = Evidence(self.turns, [self.context])
         lessons = [kept for lesson in answer.lessons if (kept := evidence.supported(lesson, may_instruct=True))]
         context = evidence.supported(answer.context)
         problem = "" if context else "neither the turns nor the earlier context support the context."
-        return evidence.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
+        return evidence.checked_answer(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
 
 
 # --- consolidation ---
@@ -162,9 +162,9 @@ class ConsolidationRequest:
             *_as_lines(self.observations),
         ]
         length = 2 * sum(len(part.label) + len(part.text) for part in [*self.lines, *self.observations])
-        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._judged, max_length=length)
+        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._check, max_length=length)
 
-    def _judged(self, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
+    def _check(self, answer: ConsolidationAnswer) -> CheckedAnswer[ConsolidationAnswer]:
         """Return the answer without lines that neither the current text nor the observations support."""
         evidence = Evidence(known=[part.text for part in [*self.lines, *self.observations]])
         lines = [
@@ -173,7 +173,7 @@ class ConsolidationRequest:
             if evidence.accepts(line.text, evidence.drop_reason(line.text, may_instruct=True))
         ]
         problem = "" if lines else "neither the earlier lines nor the observations support any of the lines."
-        return evidence.judged(answer.model_copy(update={"lines": lines}), problem)
+        return evidence.checked_answer(answer.model_copy(update={"lines": lines}), problem)
 
 
 def _as_lines(parts: Sequence[LabeledText]) -> Iterator[str]:

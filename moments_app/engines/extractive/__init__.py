@@ -35,9 +35,9 @@ from moments_app.engines.extractive.sentences import (
     Sentence,
     excerpt,
     is_instruction,
+    join_under_dates,
     most_informative,
     read_window,
-    under_dates,
 )
 from moments_app.engines.shared_call import Part
 
@@ -56,7 +56,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
     """Return the earlier context plus the most informative sentences of the turns, and the turns' lessons."""
     window = read_window(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
-    new = under_dates(most_informative(stated, window.weights, request.max_words * 3 // 4)) or excerpt(
+    new = join_under_dates(most_informative(stated, window.weights, request.max_words * 3 // 4)) or excerpt(
         request.turns[-1]
     )
     lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
@@ -85,7 +85,7 @@ def roll_summary(request: SummaryRequest) -> SummaryAnswer:
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
     new = most_informative(stated, window.weights, WORDS_PER_TURN * len(request.turns))
     kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
-    facts = kept + [Fact(fact=under_dates([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
+    facts = kept + [Fact(fact=join_under_dates([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
     text = _facts_under_dates(fact.fact for fact in facts) or excerpt(request.turns[0])
     return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
 

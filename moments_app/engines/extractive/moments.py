@@ -26,12 +26,12 @@ from moments_app.engines.extractive.language import (
 from moments_app.engines.extractive.sentences import (
     Sentence,
     Window,
-    by_speaker,
     excerpt,
     information,
+    join_under_dates,
+    join_with_speakers,
     most_informative,
     read_window,
-    under_dates,
 )
 from moments_app.engines.tables import any_of
 from moments_app.engines.transcript import Turn
@@ -106,7 +106,7 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     persons = persons_in(own)
     phrases = count_phrases(spoken, [*window.called, *persons])
     tags = _tags(window, phrases)
-    summary = by_speaker(_most_central(spoken, window.weights)) or excerpt(window.turns[part.start])
+    summary = join_with_speakers(_most_central(spoken, window.weights)) or excerpt(window.turns[part.start])
     told = summary.casefold()
     return DraftMoment(
         name=_name(sorted(tags, key=lambda tag: tag not in told), window.turns[part.start], taken),
@@ -162,7 +162,7 @@ def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
     """Return the most informative statements with their dates, at most about half of all words."""
     words_said = sum(len(sentence.text.split()) for sentence in own)
     stated = [sentence for sentence in own if sentence.is_statement] or own
-    return under_dates(most_informative(stated, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
+    return join_under_dates(most_informative(stated, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
 
 
 def _feelings(spoken: Sequence[Sentence]) -> list[str]:

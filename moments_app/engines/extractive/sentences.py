@@ -10,9 +10,9 @@ from heapq import heapify, heappop, heappush
 from itertools import groupby
 
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences, words
-from moments_app.engines.statements import is_question, is_unreal, statement_of
+from moments_app.engines.statements import is_not_asserted, is_question, statement_of
 from moments_app.engines.statements.dates import has_relative_time, with_dates
-from moments_app.engines.tables import any_of, any_pattern, english, filled, table_lines, table_words
+from moments_app.engines.tables import any_of, any_pattern, english, fill_pattern, table_lines, table_words
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
@@ -55,7 +55,9 @@ START_CHARS = 48  # length of the start of a sentence that is searched for the f
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
-_PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in table_lines("own_kinds")}
+_PATTERNS = {
+    (*head.split(" "),): re.compile(fill_pattern(pattern, english())) for head, pattern in table_lines("own_kinds")
+}
 # Additional weights of lasting information by kind. Kinds that stay true and useful for longer weigh more.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _FROM_NOW = r"next time|from now on|in future|in the future"
@@ -164,7 +166,7 @@ class Sentence:
     @cached_property
     def can_be_kept(self) -> bool:
         """True if it is a statement that is clear without context and that its speaker presents as true."""
-        return self.is_statement and not needs_context(self.core, self.language) and not is_unreal(self.text)
+        return self.is_statement and not needs_context(self.core, self.language) and not is_not_asserted(self.text)
 
     @cached_property
     def worth(self) -> float:
@@ -307,17 +309,17 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
     return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + MIN_WORDS, 0.75)
 
 
-def under_dates(chosen: Iterable[Sentence]) -> str:
+def join_under_dates(chosen: Iterable[Sentence]) -> str:
     """Return the sentences, with a new line where the speaker changes, and the date where the date changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
-        lines.append(("" if day == date else day) + by_speaker(said))
+        lines.append(("" if day == date else day) + join_with_speakers(said))
         date = day
     return "\n".join(lines)[:6_000]
 
 
-def by_speaker(chosen: Iterable[Sentence]) -> str:
+def join_with_speakers(chosen: Iterable[Sentence]) -> str:
     """Return the sentences, with the speaker only where it changes."""
     said, speaker = [], None
     for one in chosen:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from moments_app.engines import times
 from moments_app.engines.statements.dates import has_future_time
-from moments_app.engines.tables import any_pattern, filled, table_lines, table_words
+from moments_app.engines.tables import any_pattern, fill_pattern, table_lines, table_words
 
 HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
 ENGLISH = "en"
@@ -103,7 +103,7 @@ MAX_WORTH = 1.0  # worth of a statement that sets an attribute
 _OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in table_lines("kinds")]
 _KIND_PARTS = {kind.upper(): pattern for kind, pattern in table_lines("kinds")}
-_WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in table_lines("worth")]
+_WORTH = [(float(worth), re.compile(fill_pattern(pattern, _KIND_PARTS))) for worth, pattern in table_lines("worth")]
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
         own = {"OCCUPATIONS": occupations, "OCCUPATION": rf"(?P<role>(?i:{occupations})[\w-]*)"}
         parts = _ENGLISH_PARTS if language == ENGLISH else _PARTS
         if in_english == (language == ENGLISH):
-            compiled = re.compile(filled(pattern, own | parts))
+            compiled = re.compile(fill_pattern(pattern, own | parts))
             yield _Pattern(attribute.lstrip("+-"), attribute[: attribute[0] in "+-"], compiled)
 
 
@@ -186,7 +186,7 @@ def statement_of(text: str) -> Statement | None:
     line = SPEAKER.match(text)
     speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
     said = _LEFT_OUT.sub("", said).replace(" … ", " ")
-    if is_unreal(said):
+    if is_not_asserted(said):
         return None
     found = _first_match(said, _OWN)
     if not found and not _IN_FIRST_PERSON.search(said):
@@ -238,7 +238,7 @@ def is_question(text: str) -> bool:
 
 
 @lru_cache(maxsize=2_000)  # the same sentence is checked several times
-def is_unreal(text: str) -> bool:
+def is_not_asserted(text: str) -> bool:
     """Return whether a sentence is a question, or something that its speaker doesn't claim to be true."""
     said = text.replace("’", "'")
     return is_question(said) or bool(any_pattern("unreal").search(said)) or bool(_QUOTED.search(said))

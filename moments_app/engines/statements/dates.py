@@ -7,7 +7,7 @@ from datetime import date, datetime, time, tzinfo
 from functools import cache, lru_cache
 
 from moments_app.engines import times
-from moments_app.engines.times import Found, Time
+from moments_app.engines.times import Time, TimeMatch
 from moments_app.engines.words import in_digits
 from sessions_app.lexemes import DEFAULT
 from sessions_app.process_cache import cached_by_hash
@@ -48,7 +48,7 @@ def has_future_time(text: str) -> bool:
     return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 
 
-def spoken_date(day: date) -> str:
+def date_in_words(day: date) -> str:
     return f"{day.day} {times.month_name(day.month)} {day.year}"
 
 
@@ -96,24 +96,24 @@ def _read(text: str) -> tuple[str, tuple[str, ...]]:
     return in_digits(text, languages), languages
 
 
-def _first(found: Iterable[Found]) -> Found | None:
+def _first(found: Iterable[TimeMatch]) -> TimeMatch | None:
     return min(found, key=lambda one: (one.start, -one.end), default=None)
 
 
-def _written(found: Found) -> str:
+def _written(found: TimeMatch) -> str:
     return _in_english(found.time) if found.language == DEFAULT else _in_digits(found.time)
 
 
 def _in_english(named: Time) -> str:
     if named.unit in ("week", "weekend") and not named.around:
-        return f"{named.unit} of {spoken_date(named.first)}"
+        return f"{named.unit} of {date_in_words(named.first)}"
     if named.unit == "month":
         return f"{times.month_name(named.first.month)} {named.first.year}"
     if named.unit == "season":
         return f"{named.name} {named.end.year}"
     if named.unit == "year":
         return str(named.first.year)
-    return f"around {spoken_date(named.around)}" if named.around else spoken_date(named.first)
+    return f"around {date_in_words(named.around)}" if named.around else date_in_words(named.first)
 
 
 def _in_digits(named: Time) -> str:
@@ -129,7 +129,7 @@ def _in_digits(named: Time) -> str:
 # --- start times and recurring times, such as "from tomorrow" and "every Monday" ---
 
 
-def possible_ends(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
+def possible_ends(digits: str, found: Iterable[TimeMatch], languages: Languages) -> list[TimeMatch]:
     """Return the times that may be the end of a period. "From 3 May to 5 May" gives the 5th. Skip recurring times.
 
     Args:
@@ -141,7 +141,7 @@ def possible_ends(digits: str, found: Iterable[Found], languages: Languages) -> 
     return [one for one in ends if not _recurs(digits, one, languages)]
 
 
-def _is_part(one: Found, other: Found) -> bool:
+def _is_part(one: TimeMatch, other: TimeMatch) -> bool:
     """Return whether a time is part of a longer one, such as "tomorrow" in "the day after tomorrow"."""
     return other.start <= one.start and one.end <= other.end and one.end - one.start < other.end - other.start
 
@@ -151,7 +151,7 @@ def _end_of_date(digits: str, end: int) -> int:
     return date.end() if date else end
 
 
-def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: Languages) -> bool:
+def _is_beginning(digits: str, one: TimeMatch, others: Iterable[TimeMatch], languages: Languages) -> bool:
     begin, until = _pattern("from", languages), _pattern("until", languages)
     if begin.match(digits, one.start) or _stands_before(begin, digits, one.start):
         return True
@@ -161,7 +161,7 @@ def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: L
     )
 
 
-def _recurs(digits: str, one: Found, languages: Languages) -> bool:
+def _recurs(digits: str, one: TimeMatch, languages: Languages) -> bool:
     if not one.time.recurs or _stands_before(_pattern("until", languages), digits, one.start):
         return False
     is_habitual = one.time.recurs == "week" and one.language in _HABITUAL

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from moments_app.engines import times
 from moments_app.engines.statements import SPEAKER
-from moments_app.engines.tables import filled, table_lines
+from moments_app.engines.tables import fill_pattern, table_lines
 from sessions_app.lexemes import DEFAULT, stop_words
 
 _PROPER = r"(?!I\b)[A-ZÀ-ÞĀ-ŽА-ЯЁ](?:[\w’'-]*\w)?"
@@ -55,7 +55,7 @@ def _compiled(language: str, pattern: str) -> re.Pattern[str]:
         "PROPER": _PROPER,
         "HAN": _HAN,
     }
-    return re.compile(filled(pattern, parts))
+    return re.compile(fill_pattern(pattern, parts))
 
 
 _PATTERNS = [_compiled(*line) for line in table_lines("named_people")]

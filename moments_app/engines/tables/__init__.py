@@ -52,5 +52,5 @@ def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
     return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
 
 
-def filled(pattern: str, parts: Mapping[str, str]) -> str:
+def fill_pattern(pattern: str, parts: Mapping[str, str]) -> str:
     return _PART.sub(lambda name: parts[name[1]], pattern)

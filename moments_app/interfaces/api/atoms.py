@@ -116,7 +116,7 @@ class AtomViewSet(ListModelMixin, BaseStreamViewSet[MemoryAtom]):
     filters = {"state": "state", "atom_type": "atom_type"}
 
     def get_queryset(self) -> MemoryAtomQuerySet:
-        seen: MemoryAtomQuerySet = self.stream().atoms.seen_by(self.person)
+        seen: MemoryAtomQuerySet = self.stream().atoms.visible_to(self.person)
         if "related_user" in self.validated_data:
             seen = seen.filter(user=self.person, related_users__contains=[self.validated_data["related_user"]])
         return seen.with_rag_indexed().select_related("source_session").newest_first()
@@ -172,5 +172,5 @@ def _with_same_external_id(atom: MemoryAtom) -> MemoryAtom | None:
 
 
 def _with_same_text(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
-    same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
+    same = atom.stream.atoms.active().visible_to(person).filter(content_hash=atom.content_hash)
     return same.order_by("is_candidate").first()

@@ -19,11 +19,11 @@ from moments_app.provenance.correct import (
     CannotCorrect,
     CorrectionRequest,
     correct,
-    correcting,
-    ending,
+    end_request,
     preview,
+    replacement_request,
     undo_correction,
-    withdrawing,
+    withdrawal_request,
 )
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -298,7 +298,7 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
 
 
 def change_in(values: dict[str, Any]) -> CorrectionRequest:
-    return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
+    return replacement_request(values["content"]) if "content" in values else end_request(values.get("valid_until"))
 
 
 def change_fact(
@@ -389,7 +389,7 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     @extend_schema(operation_id="facts_withdraw")
     def destroy(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Withdraw a fact that was never true, with all matching items. This can be undone."""
-        return self._changed(withdrawing())
+        return self._changed(withdrawal_request())
 
     @extend_schema(operation_id="sources_list")
     @action(detail=True)

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import StoredItem
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import queue_embedding
 from moments_app.models.stored_item import (
     END,
     KEY_MAX,
@@ -285,7 +285,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Return the person's items. Without a person in the request, return the application's own items."""
         if self.person is None and not self.is_application_wide:
             return StoredItem.objects.none()
-        return StoredItem.objects.of(self.person, self.application).live().defer("text", "search_vector")
+        return StoredItem.objects.owned_by(self.person, self.application).live().defer("text", "search_vector")
 
     @property
     def is_application_wide(self) -> bool:
@@ -298,7 +298,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
         count = StoredItem.objects.put(items)
         if self.person and any(item.text for item in items):
-            ask_to_embed(self.actor, user_id=self.person.pk)
+            queue_embedding(self.actor, user_id=self.person.pk)
         return Response({"stored": count})
 
     def retrieve(self, request: Request) -> Response:

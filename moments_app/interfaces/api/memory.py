@@ -379,8 +379,8 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     agent_id = values.get("agent_id", "")
     request = with_relevances(with_vector(request), user_id, application=application, agent_id=agent_id)
     with acting_for(user_id, application=application) as user:
-        most = values.get("match_count") or MATCH_COUNT
-        results, span = recall_with_span(user, agent_id, request, most=most) if user else ([], None)
+        limit = values.get("match_count") or MATCH_COUNT
+        results, span = recall_with_span(user, agent_id, request, most=limit) if user else ([], None)
     for result in results:
         result.content = without_invisible(result.content)
     if user:

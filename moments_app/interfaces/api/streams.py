@@ -190,7 +190,7 @@ class ShardExists(Conflict):
     code = "already_there"
 
 
-def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
+def streams_visible_to(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
     """Return the streams visible to a person's requests: the person's own streams and the application's shards."""
     seen = Q(user=None, application=application)
     seen |= Q(user=person) if person else Q()
@@ -213,7 +213,7 @@ class BaseStreamViewSet(PersonViewSet[M]):
 
     def stream(self) -> MemoryStream:
         """Return the stream in the URL. Check that the key may use it."""
-        seen = streams_seen_by(self.person, self.application)
+        seen = streams_visible_to(self.person, self.application)
         stream = one_or_404(seen, stream_id=self.kwargs["stream_id"])
         self.check_object_permissions(self.request, stream)
         return stream
@@ -246,7 +246,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, BaseStreamViewSet[Memory
     person_optional = ("create",)
 
     def get_queryset(self) -> QuerySet[MemoryStream]:
-        return streams_seen_by(self.person, self.application).order_by("-last_updated_at", "-id")
+        return streams_visible_to(self.person, self.application).order_by("-last_updated_at", "-id")
 
     def create(self, request: Request) -> Response:
         """Create a shard, which is memory shared by all users of an agent. Returns 409 if the name is taken."""

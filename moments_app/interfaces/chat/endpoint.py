@@ -135,7 +135,7 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
 
 
 def _create_session(session: ChatSession) -> None:
-    with acting_for(session.user_id, application=session.application, create=True, holding=True) as user:
+    with acting_for(session.user_id, application=session.application, create=True, for_write=True) as user:
         assert user is not None  # `create` creates the person
         Session.objects.ensure_locked(NamedSession(user, session.session_id, session.agent_id, SOURCE))
 

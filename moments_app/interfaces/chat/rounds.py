@@ -171,7 +171,7 @@ class Round:
         return True
 
     def _acting(self, *, create: bool = False) -> AbstractContextManager[UserProfile | None]:
-        return acting_for(self.session.user_id, application=self.session.application, create=create, holding=True)
+        return acting_for(self.session.user_id, application=self.session.application, create=create, for_write=True)
 
     def _append(self, user: UserProfile, answer: NewMessage | None, unanswered: str) -> None:
         sent = [turn.with_fields(created_at=self.started_at) for turn in self._marked_turns()]

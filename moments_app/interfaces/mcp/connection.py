@@ -52,7 +52,7 @@ class Connection:
         if not ApiKey(scope=self.scope).allows(ApiKey.Scope.WRITE):
             raise PermissionDenied("This tool needs an API key with the scope write.")
         create = self.user_id is not None
-        entered = acting_for(self.user_id, application=self.application, create=create, holding=True)
+        entered = acting_for(self.user_id, application=self.application, create=create, for_write=True)
         with missing_rows_as_404(), entered as user:
             yield _or_not_found(user)
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memoryproject.database.probe import PROBE
-from memoryproject.serving.request_limits import SPARE
+from memoryproject.serving.request_limits import RESERVED_THREADS
 from memoryproject.settings import CONF
 from moments_app.interfaces.asgi import check_request
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
@@ -55,7 +55,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, and pass it to the SDK. Pass events of other types, such as startup, unchanged."""
         # Use as many threads as the API, so that both fit into the pool of database connections.
-        to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
+        to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + RESERVED_THREADS
         app = self._sdk_application
         if scope["type"] == "http":
             PROBE.check()

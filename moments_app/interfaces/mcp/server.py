@@ -38,7 +38,7 @@ from moments_app.interfaces.api.facts import (
 from moments_app.interfaces.api.jobs import JobAnswer
 from moments_app.interfaces.api.memory import ContextInput, SearchInput, search_data, served_context
 from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, SummaryRow
-from moments_app.interfaces.api.streams import StreamDetail, streams_seen_by
+from moments_app.interfaces.api.streams import StreamDetail, streams_visible_to
 from moments_app.interfaces.mcp.connection import CURRENT, database_work, in_mcp_thread
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
@@ -189,7 +189,7 @@ def moment(key: str) -> dict[str, Any]:
 )
 def atom(atom_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        seen = MemoryAtom.objects.seen_by(user).filter(stream__in=streams_seen_by(user, user.application_id))
+        seen = MemoryAtom.objects.visible_to(user).filter(stream__in=streams_visible_to(user, user.application_id))
         found = seen.findable().with_rag_indexed().select_related(*RELATED)
         row = one_or_404(found, atom_id=_uuid(atom_id))
         return dict(AtomAnswer(row).data) | dict(FactAnswer(row).data)
@@ -198,7 +198,7 @@ def atom(atom_id: str) -> dict[str, Any]:
 @resource("rem://streams/{stream_id}", "One memory stream, with its text and the sources of each line.")
 def stream(stream_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        found = streams_seen_by(user, user.application_id)
+        found = streams_visible_to(user, user.application_id)
         return dict(StreamDetail(one_or_404(found, stream_id=_uuid(stream_id))).data)
 
 

@@ -47,7 +47,7 @@ class Command(BaseCommand):
             raise CommandError("No embeddings provider is configured. Set EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
         model = self._model(options["model"], options["dimensions"], wants_new=options["activate"])
         if options["refused"]:
-            model.ask_refused_again()
+            model.retry_refused()
         if not settings.EMBEDDING.is_embedded:
             self._print_cost(model)
         embedded = self._fill(model)
@@ -94,8 +94,8 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _fill(self, model: EmbeddingModel) -> int:
-        caller = embedding_model(model.recipe)
-        embedder = caller.open(EngineCall.objects.record)
+        factory = embedding_model(model.recipe)
+        embedder = factory.open(EngineCall.objects.record)
         embedded = 0
         for kind in kinds():
             missing = without_vector(kind, model).count()

@@ -21,7 +21,7 @@ from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.edit import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from moments_app.streams.timeline import refresh_derived
-from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by_any
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, matching_any
 from sessions_app.admin.links import change_url, column, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
@@ -38,7 +38,7 @@ FACTS_SHOWN = 50
 
 def found_by_words(rows: QuerySet[Any], matching: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the rows that match the words of a search, and the rows of people whose `user_id` starts with it."""
-    return found_by_any(rows, rows.filter(pk__in=matching.values("pk")), rows.filter(user__user_id__startswith=term))
+    return matching_any(rows, rows.filter(pk__in=matching.values("pk")), rows.filter(user__user_id__startswith=term))
 
 
 class StateFilter(admin.ChoicesFieldListFilter):

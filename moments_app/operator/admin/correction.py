@@ -76,7 +76,7 @@ class ContradictionForm(FormPage[Contradiction]):
         facts = MemoryAtom.objects.filter(pk__in=[question.earlier_id, question.later_id]).order_by("formed_at", "pk")
         return {
             "question": question,
-            "both": self.seen(facts.select_related("stream", "user")),
+            "both": self.visible(facts.select_related("stream", "user")),
             "may_answer": self.admin.has_steer_permission(self.request),
         }
 

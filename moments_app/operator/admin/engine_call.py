@@ -178,7 +178,7 @@ class ResendRejected(RowAction[EmbeddingModel]):
     route, name, permission = "<int:pk>/send-refused/", "send_refused", "steer"
 
     def change(self, model: EmbeddingModel) -> str:
-        count = model.ask_refused_again()
+        count = model.retry_refused()
         embed.resend_rejected(self.actor)
         self.log(model, "Resent rejected texts.", f"{count:,} rejected texts are being resent.")
         return change_url(model)

@@ -84,8 +84,8 @@ class FailureForm(FormPage[FailureGroup]):
 
     def context(self) -> dict[str, Any]:
         failure = self.row
-        stalled = self.seen(Job.objects.stalled().filter(failure=failure))
-        circuits = list(self.seen(Circuit.objects.open()))
+        stalled = self.visible(Job.objects.stalled().filter(failure=failure))
+        circuits = list(self.visible(Circuit.objects.open()))
         strip = strip_of(failure.by_hour())
         return {
             "failure": failure,
@@ -105,7 +105,7 @@ class FailureForm(FormPage[FailureGroup]):
         }
 
     def _calls(self) -> Any:
-        return self.seen(EngineCall.objects.filter(failure=self.row))
+        return self.visible(EngineCall.objects.filter(failure=self.row))
 
     def _people(self, stalled: Any) -> dict[str, Any]:
         of_people = stalled.filter(user__isnull=False).values("user", "user__user_id").order_by()
@@ -123,7 +123,7 @@ class FailureForm(FormPage[FailureGroup]):
             return ""
         words, processed = UNPROCESSED[self.row.process]
         rows = stalled.filter(session__isnull=False).order_by().values("session").distinct()
-        sessions = self.seen(Session.objects.filter(pk__in=rows))
+        sessions = self.visible(Session.objects.filter(pk__in=rows))
         found = sessions.aggregate(turns=Sum(F("message_count") - F(processed)), sessions=Count("pk"))
         return f"{found['turns'] or 0:,} {words} in {found['sessions']:,} sessions" if found["sessions"] else ""
 
@@ -134,7 +134,9 @@ class IncidentAction(RowAction[FailureGroup]):
     permission = "steer"
 
     def change(self, failure: FailureGroup) -> str:
-        incidents = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # keys of incidents include circuits
+        incidents = incidents_of(
+            failure, list(self.visible(Circuit.objects.open()))
+        )  # keys of incidents include circuits
         incident = next((each for each in incidents if each.key == self.request.POST.get("incident")), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")
@@ -268,7 +270,7 @@ class CircuitForm(FormPage[Circuit]):
     def context(self) -> dict[str, Any]:
         held = Job.objects.held().filter(circuit=self.row)
         count = held.count()
-        shown = self.seen(held.select_related("user", "session__user", "stream"))
+        shown = self.visible(held.select_related("user", "session__user", "stream"))
         return {
             "circuit": self.row,
             "may_change": self.admin.has_steer_permission(self.request),

@@ -85,7 +85,7 @@ class JobForm(FormPage[Job]):
             "may_change": self.admin.has_steer_permission(self.request),
             "max_attempts": settings.JOBS.max_attempts,
             "params": _json(job.params),
-            "calls": self.seen(calls).order_by("id")[:CALLS_SHOWN],
+            "calls": self.visible(calls).order_by("id")[:CALLS_SHOWN],
             "created": list(self._created()),
             "result": _json(job.result),
             "unread": unread_turns(job),
@@ -94,9 +94,9 @@ class JobForm(FormPage[Job]):
 
     def _created(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
         """Yield pairs of a table's title and the rows created by the job, each row with its URL."""
-        for table in (each.model for each in declared() if each.made_by and admin.site.is_registered(each.model)):
+        for table in (each.model for each in declared() if each.processes and admin.site.is_registered(each.model)):
             if any(column.name == "job" for column in table._meta.concrete_fields):
-                created = self.seen(table._default_manager.filter(job=self.row)).order_by("pk")
+                created = self.visible(table._default_manager.filter(job=self.row)).order_by("pk")
                 if rows := [(change_url(row), row) for row in created[:ROWS_SHOWN]]:
                     yield capfirst(str(table._meta.verbose_name_plural)), rows
 

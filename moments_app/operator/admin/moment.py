@@ -25,7 +25,7 @@ from moments_app.moments.partition import delete_moment
 from moments_app.operator.person_pages import AsOf
 from moments_app.operator.transcript import entries
 from sessions_app.admin.access_log import people_of
-from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by_any
+from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, matching_any
 from sessions_app.admin.links import MAX_CHIPS, link_column, list_url, name_with_gist
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
@@ -167,7 +167,7 @@ class MomentForm(FormPage[Moment]):
         return reading_context(self, moment) | {
             "is_fullwidth": "1",
             "next_moment": Moment.objects.later_than(moment).first(),
-            "calls": self.seen(calls)[:CALLS_SHOWN],
+            "calls": self.visible(calls)[:CALLS_SHOWN],
             "corrections": corrections.select_related("user")[:CORRECTIONS_SHOWN],
         }
 
@@ -221,7 +221,7 @@ def reading_context(view: OperatorView, moment: Moment) -> dict[str, Any]:
     """Return the template context for a moment, with previous moments and the source turns visible to the operator."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
-    turns = view.seen(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
+    turns = view.visible(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
     shown, more = first_of(turns, SOURCE_TURNS)
     return {
         "moment": moment,
@@ -279,7 +279,7 @@ class MomentAdmin(PageAdmin):
 
     def search(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
         by_words = rows.filter(pk__in=Moment.objects.matching(term).values("pk"))
-        return found_by_any(
+        return matching_any(
             rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term)
         )
 

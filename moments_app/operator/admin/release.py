@@ -221,7 +221,7 @@ class ReleaseForm(FormPage[Release]):
             "release": row,
             "audience": audience(row.stream.agent_id, row.stream.application_pk),
             "sources": self.sources,
-            "wider": row.wider.standing().select_related("stream"),
+            "wider": row.wider.in_effect().select_related("stream"),
             "replaced_by": row.replaced_by.first(),
             "may_change": row.revoked_at is None and self.admin.has_steer_permission(self.request),
         }

@@ -22,7 +22,7 @@ from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url, column
-from sessions_app.admin.views import FormPage, RowAction, RowPage, actor_of, first_of, may_see, number_in
+from sessions_app.admin.views import FormPage, RowAction, RowPage, actor_of, first_of, may_see, parse_number
 from sessions_app.models.application import DEFAULT
 
 PAGE = 20  # items per page
@@ -45,7 +45,7 @@ class StreamForm(FormPage[MemoryStream]):
 
     def context(self) -> dict[str, Any]:
         stream = self.row
-        job = self.seen(stream.jobs.filter(process=Consolidate.name)).order_by("-id").first()
+        job = self.visible(stream.jobs.filter(process=Consolidate.name)).order_by("-id").first()
         return {
             "show_save_and_add_another": False,
             "stream": stream,
@@ -112,7 +112,7 @@ class UndoConsolidation(RowAction[MemoryStream]):
 
 def requested_stream(request: HttpRequest, parameter: str) -> MemoryStream | None:
     """Return the stream whose primary key is in the URL, or None."""
-    pk = number_in(request.GET.get(parameter, ""))
+    pk = parse_number(request.GET.get(parameter, ""))
     return None if pk is None else MemoryStream.objects.select_related("user", "session").filter(pk=pk).first()
 
 

@@ -23,14 +23,14 @@ from moments_app.operator.views.person import (
     ProfileForm,
 )
 from moments_app.streams.edit import edit_profile, own_texts
-from sessions_app.admin.base import PageAdmin, found_by_any
+from sessions_app.admin.base import PageAdmin, matching_any
 from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.models.user_profile import DERIVED, EDITED
-from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, count_erasable_rows, erase_user
+from sessions_app.people.erase import ERASED_EVENT, ErasureResult, OnHold, RowsRemain, count_erasable_rows, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
 MAX_FOUND = 10_000  # maximum number of people that a search returns; a common word matches everyone
@@ -100,7 +100,7 @@ class EraseProfile(RowPage[UserProfile]):
         return HttpResponseRedirect(_receipt_of(request, erased))
 
 
-def _receipt_of(request: HttpRequest, erased: Erased) -> str:
+def _receipt_of(request: HttpRequest, erased: ErasureResult) -> str:
     """Return the URL of the erasure's receipt, or of the list of people if the operator may not see events."""
     if not may_see(request, Event):
         return list_url(UserProfile)
@@ -139,7 +139,7 @@ class UserProfileAdmin(PageAdmin):
 
     def search(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
         by_words = UserProfile.objects.matching(term).values("pk")[:MAX_FOUND]
-        return found_by_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
+        return matching_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save only the edited fields, because other fields may have changed since the page was opened."""

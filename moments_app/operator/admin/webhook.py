@@ -24,7 +24,7 @@ class WebhookForm(FormPage[WebhookEndpoint]):
     before = "operator/webhooks/webhook.html"
 
     def context(self) -> dict[str, Any]:
-        deliveries = self.seen(WebhookDelivery.objects.filter(endpoint=self.row).select_related("event", "endpoint"))
+        deliveries = self.visible(WebhookDelivery.objects.filter(endpoint=self.row).select_related("event", "endpoint"))
         return {
             "webhook": self.row,
             "may_see_secret": self.admin.has_change_permission(self.request),

@@ -28,7 +28,7 @@ from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.load import turn_kinds
 
-LOOKED_AT = 30  # maximum turns to search for the answer to a context
+MAX_TURNS_SEARCHED = 30  # maximum turns to search for the answer to a context
 BAR = 1000  # width of a bar's viewBox
 COLORS = 11  # number of layer colors in tokens.css
 
@@ -218,5 +218,5 @@ def _answer_to(receipt: ContextReceipt) -> int | None:
     if receipt.after_sequence is None:
         return None
     after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
-    turns = after.order_by("sequence").values_list("sequence", "metadata")[:LOOKED_AT]
+    turns = after.order_by("sequence").values_list("sequence", "metadata")[:MAX_TURNS_SEARCHED]
     return next((at for at, metadata in turns if metadata.get(CONTEXT_ID) == str(receipt.context_id)), None)

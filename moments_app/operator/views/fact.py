@@ -26,11 +26,11 @@ from moments_app.provenance.correct import (
     CannotCorrect,
     CorrectionRequest,
     correct,
-    correcting,
-    ending,
+    end_request,
     matching_texts,
     preview,
-    withdrawing,
+    replacement_request,
+    withdrawal_request,
 )
 from moments_app.provenance.rewording import TextChange, as_one_text
 from moments_app.streams import edit
@@ -93,7 +93,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
             "history": self._history(),
-            "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
+            "calls": self.visible(atom.job.engine_calls.all()) if atom.job else (),
             "sees_turns": may_see(self.request, Message),
             "entries": entries(self.request, turns[:SOURCES]),
             "last_turn": turns[-1] if turns else None,
@@ -106,12 +106,12 @@ class AtomForm(FormPage[MemoryAtom]):
         return not is_derived and may_retract_directly(self.request)
 
     def _history(self) -> list[StatementChange]:
-        changes = with_key_names(self.request, self.seen(self.row.history.newest_first()), "actor")
+        changes = with_key_names(self.request, self.visible(self.row.history.newest_first()), "actor")
         return list(changes[:CHANGES])
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()
-        return list(self.seen(turns))
+        return list(self.visible(turns))
 
 
 class EvictAtom(RowAction[MemoryAtom]):
@@ -161,7 +161,7 @@ def _may_be_corrected(atom: MemoryAtom) -> bool:
 
 def _eviction_warning(atom: MemoryAtom) -> str:
     """Return a warning that others still see releases of the item; blank if there are none."""
-    shared = Release.objects.standing().made_from([atom]).count()
+    shared = Release.objects.in_effect().made_from([atom]).count()
     if not shared:
         return ""
     rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'is,are')} based on it."
@@ -194,11 +194,11 @@ class FactChangeForm(forms.Form):
     def order(self) -> CorrectionRequest:
         values = self.cleaned_data
         if values["do"] == Correction.Kind.CORRECTED:
-            return correcting(values["content"])
+            return replacement_request(values["content"])
         if values["do"] == Correction.Kind.WITHDRAWN:
-            return withdrawing()
+            return withdrawal_request()
         day = values["valid_until"]
-        return ending(min(datetime.combine(day, time.min, tzinfo=UTC), timezone.now()) if day else None)
+        return end_request(min(datetime.combine(day, time.min, tzinfo=UTC), timezone.now()) if day else None)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class PersonOverview(FirstTab[UserProfile], PersonPage):
 
     def _now(self) -> dict[str, Any]:
         known = KnownPerson.objects.for_user(self.row).with_statements().newest_first()
-        people, more = first_of(self.seen(known), PEOPLE_SHOWN)
+        people, more = first_of(self.visible(known), PEOPLE_SHOWN)
         return {
             "known_people": people,
             "more_people": more,

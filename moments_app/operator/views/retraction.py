@@ -21,7 +21,7 @@ from moments_app.provenance.retract import CannotRetract, Preview, preview, retr
 from moments_app.provenance.retract_items import ItemSelection, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, number_in
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, parse_number
 from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500
@@ -53,7 +53,7 @@ def _form_of(request: HttpRequest) -> TurnsForm:
         return _with_reason(ReasonForm(request.POST), request)
     if "sequences" in request.GET:
         return TurnsForm(request.GET)
-    selected = sorted({turn for turn in map(number_in, request.GET.getlist("turn")) if turn is not None})
+    selected = sorted({turn for turn in map(parse_number, request.GET.getlist("turn")) if turn is not None})
     return TurnsForm({"sequences": ",".join(map(str, selected))}) if selected else TurnsForm()
 
 

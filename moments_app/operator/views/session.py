@@ -104,7 +104,7 @@ class Transcript(FirstTab[Session], SessionTab):
 
     def _moment(self) -> Moment | None:
         pk = self.number("moment")
-        return self.seen(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
+        return self.visible(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
 
     def _bounds(self, around: int | None) -> dict[str, int]:
         """Return the arguments of `page_of_messages` for the position in the URL."""
@@ -150,7 +150,7 @@ class SessionMemory(SessionTab):
     template_name = "operator/sessions/memory.html"
 
     def context(self) -> dict[str, Any]:
-        seen = MemoryStream.objects.seen_by(self.row).select_related("user", "session")
+        seen = MemoryStream.objects.visible_to(self.row).select_related("user", "session")
         streams = list(seen.order_by("stream_type", "id")[:ROWS])
         atoms = self.row.atoms.select_related("stream__user", "stream__session")
         return super().context() | self.newest(atoms) | {"streams": streams}
@@ -307,7 +307,7 @@ class SummaryForm(FormPage[Summary]):
         summary = self.row
         turns = Message.objects.filter(session=summary.session, user_id=summary.user_id)
         sources = turns.filter(pk__in=summary.source_message_ids).in_order()
-        shown, more = first_of(self.seen(sources), SOURCES_SHOWN)
+        shown, more = first_of(self.visible(sources), SOURCES_SHOWN)
         has_failed = summary.status == Summary.Status.FAILED
         return {
             "summary": summary,

@@ -34,7 +34,7 @@ from moments_app.operator.diff import word_diff
 from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY, AsOf
 from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assemble_context, shown_layers
 from moments_app.operator.views.session import SessionPage
-from sessions_app.admin.views import may_see, number_in
+from sessions_app.admin.views import may_see, parse_number
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
@@ -375,9 +375,9 @@ class Trace(SessionPage):
         jobs = list(self._jobs(turns[0].arrived_at))
         costs = [job.cost for job in jobs if job.cost is not None]
         return {
-            "moments": self.seen(self._moments(turns)),
-            "summary": self.seen(summaries.filter(start_sequence__lte=last)).order_by("end_sequence", "id").first(),
-            "atoms": self.seen(atoms).order_by("id")[:EFFECTS_SHOWN],
+            "moments": self.visible(self._moments(turns)),
+            "summary": self.visible(summaries.filter(start_sequence__lte=last)).order_by("end_sequence", "id").first(),
+            "atoms": self.visible(atoms).order_by("id")[:EFFECTS_SHOWN],
             "jobs": jobs,
             "jobs_cost": sum(costs) if costs else None,
         }
@@ -391,11 +391,11 @@ class Trace(SessionPage):
         calls = EngineCall.objects.filter(job=OuterRef("pk")).order_by().values("job")
         first = Job.objects.filter(user_id=self.row.user_id, session=self.row, queued_at__gte=since)
         first = first.order_by("process", "queued_at", "id").distinct("process")
-        return self.seen(first).annotate(cost=Subquery(calls.annotate(whole=Sum("cost_usd")).values("whole")))
+        return self.visible(first).annotate(cost=Subquery(calls.annotate(whole=Sum("cost_usd")).values("whole")))
 
 
 def _lines_named(names: Iterable[str]) -> set[LineName]:
     """Parse the names of the selected lines: `layer:index`."""
     parts = [name.rpartition(":") for name in names]
-    numbers = [(layer, number_in(place)) for layer, _, place in parts]
+    numbers = [(layer, parse_number(place)) for layer, _, place in parts]
     return {(layer, number) for layer, number in numbers if number is not None}

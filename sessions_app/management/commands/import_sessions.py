@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.imports.import_sessions import ImportCounts, Rejected, import_sessions
+from sessions_app.imports.import_sessions import ImportCounts, RejectedRecord, import_sessions
 from sessions_app.imports.source import FORMATS, CannotImport, Owner, Source, public_id, recognize
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 
@@ -53,7 +53,7 @@ class Command(RefusingCommand):
             raise CommandError(summary)
         return summary
 
-    def _reject(self, rejected: Rejected) -> None:
+    def _reject(self, rejected: RejectedRecord) -> None:
         self.stderr.write(f"{rejected.where}: {rejected.reason}")
 
     def _report_progress(self, imported: ImportCounts) -> None:

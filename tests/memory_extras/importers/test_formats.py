@@ -1,4 +1,4 @@
-"""Importing conversations from ChatGPT, Claude and OpenAI's API."""
+"""ImportState conversations from ChatGPT, Claude and OpenAI's API."""
 
 import json
 import sys

@@ -121,7 +121,7 @@ def test_row_33_probes_trials_and_grants_are_kept(upgraded: dict[str, int]) -> N
 
 
 def test_row_33_a_probe_withdrawn_before_the_upgrade_can_be_restored(upgraded: dict[str, int]) -> None:
-    [item] = RetractedItem.objects.of(Probe)
+    [item] = RetractedItem.objects.for_model(Probe)
     assert item.table is Probe
     RetractedItem.objects.restore(Probe)
     assert Probe.objects.get(pk=8).expected == "The ferry"

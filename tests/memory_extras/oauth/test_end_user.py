@@ -555,16 +555,18 @@ def test_row_29_a_slow_provider_occupies_few_threads_for_a_limited_time(
     go_on = threading.Event()
     provider.before = lambda path: go_on.wait(30) and None
     try:
-        with ThreadPoolExecutor(openid.AT_ONCE + 1) as people:
-            results = [people.submit(openid.start) for _ in range(openid.AT_ONCE + 1)]
+        with ThreadPoolExecutor(openid.MAX_CONCURRENT_CALLS + 1) as people:
+            results = [people.submit(openid.start) for _ in range(openid.MAX_CONCURRENT_CALLS + 1)]
             errors = sorted(str(result.exception()) for result in results)
     finally:
         go_on.set()
     silent = "The login service of your organization doesn't respond. Try again."
-    assert errors == [silent] * openid.AT_ONCE + ["Too many people are logging in at the moment. Try again."]
-    for _ in range(openid.AT_ONCE):  # until both calls have ended
-        assert openid._places.acquire(timeout=30)
-    openid._places.release(openid.AT_ONCE)
+    assert errors == [silent] * openid.MAX_CONCURRENT_CALLS + [
+        "Too many people are logging in at the moment. Try again."
+    ]
+    for _ in range(openid.MAX_CONCURRENT_CALLS):  # until both calls have ended
+        assert openid._free_slots.acquire(timeout=30)
+    openid._free_slots.release(openid.MAX_CONCURRENT_CALLS)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject.database.backup import column
+from memoryproject.database.backup import query_column
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
 from sessions_app.retention.retain import retain
@@ -39,7 +39,7 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
-with acting_for("ada", application=DEFAULT, holding=True) as ada:
+with acting_for("ada", application=DEFAULT, for_write=True) as ada:
     append(ada, "s1", [NewMessage(role="user", content="Hello again.")])
     print("turns of hers:", Message.objects.count())
 with acting_for("stranger", application=DEFAULT) as nobody:
@@ -109,7 +109,7 @@ def test_row_34_a_restored_database_has_all_indexes_policies_and_privileges(
     restoring(backup)
     with connected_to(OTHER):
         assert differences(schema(), whole) == {}
-        assert column("SELECT count(*) FROM pg_default_acl") == [2]
+        assert query_column("SELECT count(*) FROM pg_default_acl") == [2]
 
 
 def test_row_34_the_key_is_encrypted_with_a_passphrase_or_the_output_warns(
@@ -139,7 +139,7 @@ def test_row_34_an_owner_who_is_not_superuser_can_restore_if_the_roles_exist(bac
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE ROLE {owner} LOGIN CREATEROLE")
         cursor.execute(f"ALTER DATABASE {OTHER} OWNER TO {owner}")
-        for role in column("SELECT rolname FROM pg_roles WHERE rolname ~ '^memory_[a-z]+$'"):
+        for role in query_column("SELECT rolname FROM pg_roles WHERE rolname ~ '^memory_[a-z]+$'"):
             cursor.execute(f"GRANT {role} TO {owner} WITH ADMIN OPTION")
     try:
         with connected_to(OTHER):

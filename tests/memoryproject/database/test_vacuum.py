@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import connection
 
 from memoryproject.database import vacuum as module
-from memoryproject.database.vacuum import Vacuumed, vacuum
+from memoryproject.database.vacuum import VacuumResult, vacuum
 from sessions_app.database.database_roles import WORKER_ROLE, grant_privileges
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
@@ -77,7 +77,7 @@ def test_tables_that_the_login_may_not_vacuum_are_counted(ada: UserProfile) -> N
     with connection.cursor() as cursor:
         cursor.execute(f"REVOKE MAINTAIN ON sessions_app_message FROM {WORKER_ROLE}")
     with logged_in_as(WORKER_ROLE):
-        assert vacuum(dry_run=True) == Vacuumed(allowed.vacuumed - 1, of_another_owner=1)
+        assert vacuum(dry_run=True) == VacuumResult(allowed.vacuumed - 1, of_another_owner=1)
     grant_privileges()
     with logged_in_as(WORKER_ROLE):
         assert vacuum(dry_run=True) == allowed

@@ -158,7 +158,7 @@ def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Reject calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
     monkeypatch.setattr(fair_shares, "REFILL_SHARE", 1.0)
-    monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
+    monkeypatch.setattr(fair_shares, "MAX_WAIT", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
 
@@ -185,7 +185,7 @@ def test_row_43_a_used_up_budget_is_429_while_others_call_and_is_refilled(
         if named == "key":
             await use(shares, other, 0.0)  # no other caller is refused
         for kind, name in ALICE.names.items():
-            shares._budgets[kind]._accounts[name].at -= 3.0  # seconds later
+            shares._budgets[kind]._accounts[name].updated_at -= 3.0  # seconds later
         await use(shares, ALICE, 0.0)
 
     asyncio.run(flood())
@@ -222,7 +222,7 @@ def test_row_43_a_lone_caller_is_never_refused_and_accumulates_no_debt(budget: N
         for _ in range(4):
             await use(shares, ALICE, 0.1)
         accounts = [account for budget in shares._budgets.values() for account in budget._accounts.values()]
-        assert len(accounts) == 2 and all(account.left >= 0 for account in accounts)
+        assert len(accounts) == 2 and all(account.balance >= 0 for account in accounts)
 
     asyncio.run(work())
 
@@ -242,7 +242,7 @@ def test_row_43_the_caller_with_the_least_usage_is_not_refused_despite_a_used_up
 def test_row_43_a_call_over_the_budget_waits_before_it_is_refused(
     budget: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fair_shares, "PATIENCE", 5.0)
+    monkeypatch.setattr(fair_shares, "MAX_WAIT", 5.0)
 
     async def wait() -> float:
         shares = FairShares()

@@ -61,7 +61,7 @@ class Watched:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the database more time, so a busy machine does not make it count as down."""
-    monkeypatch.setattr(timeouts, "PATIENCE", float(TIMEOUT))
+    monkeypatch.setattr(timeouts, "RESPONSE_TIMEOUT", float(TIMEOUT))
 
 
 @pytest.fixture
@@ -258,14 +258,14 @@ def test_connecting_to_a_silent_database_times_out(monkeypatch: pytest.MonkeyPat
         address = {"host": "127.0.0.1", "port": silent.getsockname()[1]}
         connection.close()
         monkeypatch.setattr(connection, "get_connection_params", lambda: address)
-        monkeypatch.setattr(timeouts, "PATIENCE", 0.3)
+        monkeypatch.setattr(timeouts, "RESPONSE_TIMEOUT", 0.3)
         with pytest.raises(DatabaseUnavailable, match=r"did not respond within 0\.3 s"), database():
             connection.ensure_connection()
 
 
 @pytest.mark.slow
 def test_a_hanging_statement_times_out_and_is_canceled(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeouts, "PATIENCE", 0.3)
+    monkeypatch.setattr(timeouts, "RESPONSE_TIMEOUT", 0.3)
     with pytest.raises(DatabaseUnavailable), database():
         connection.cursor().execute("SELECT pg_sleep(600)")
 

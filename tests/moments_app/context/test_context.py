@@ -304,7 +304,7 @@ class TestAsking:
     def test_an_unknown_person_gets_a_context_and_nothing_is_stored(self, service: Api) -> None:
         answer = service.get("memory/context", user_id="newcomer", session_id="new", query="Hello?")
         assert answer.status_code == 200 and "Hello?" in answer.json()["context"]
-        platform_text.waiting.flush()
+        platform_text.line_buffer.flush()
         assert not UserProfile.objects.filter(user_id="newcomer").exists()
 
     def test_a_read_key_can_post(self, ada: UserProfile) -> None:

@@ -12,7 +12,7 @@ from moments_app.context.input import read_input
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import user
 from moments_app.models import MemoryStream
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import correct, replacement_request
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
 from tests.support.streams import fold, form, note
@@ -65,7 +65,7 @@ def test_a_corrected_statement_is_shown_once_before_its_consolidation(session: S
     dog = note(stream, "User's dog is called Rex.", formed_at=START)
     fold(stream)
     dog.refresh_from_db()
-    correct(dog, correcting("User's dog is called Max."), requested_by="test")
+    correct(dog, replacement_request("User's dog is called Max."), requested_by="test")
     assert [line for line in lines(session) if "dog" in line] == ["[2026-03-02] User's dog is called Max."]
 
 

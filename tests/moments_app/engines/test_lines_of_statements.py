@@ -12,7 +12,7 @@ from moments_app.engines.calls.formation import (
     FormationAnswer,
     FormationRequest,
     StreamSection,
-    judged,
+    check_answer,
     parse_line,
 )
 from moments_app.engines.statements.named_people import is_proper_name
@@ -92,7 +92,7 @@ def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
     """Return what is kept of a model's lines for a stream."""
     request = FormationRequest([Turn(4, "user", SAID, AT)], [section], "")
     entry = {"stream": section.label, "statements": list(lines)}
-    [entry] = judged(request, FormationAnswer(streams=[entry])).answer.streams
+    [entry] = check_answer(request, FormationAnswer(streams=[entry])).answer.streams
     return {name: [item["text"] for item in entry[name]] for name in ("observations", "facts", "lessons")}
 
 
@@ -121,8 +121,8 @@ def test_an_instruction_is_a_lesson_or_dropped_in_a_shard() -> None:
 def test_a_model_is_asked_again_if_its_lines_cannot_be_parsed() -> None:
     request = FormationRequest([Turn(4, "user", SAID, AT)], [BOTH], "")
     entry = {"stream": "user", "statements": ["Nora likes tea."]}
-    assert judged(request, FormationAnswer(streams=[entry])).problem == "no statement is `KIND TURNS: TEXT`."
-    assert judged(request, FormationAnswer(streams=[{"stream": "user", "statements": []}])).problem == ""
+    assert check_answer(request, FormationAnswer(streams=[entry])).problem == "no statement is `KIND TURNS: TEXT`."
+    assert check_answer(request, FormationAnswer(streams=[{"stream": "user", "statements": []}])).problem == ""
 
 
 def test_the_known_statements_nearest_to_the_turns_are_shown() -> None:

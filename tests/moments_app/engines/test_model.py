@@ -283,7 +283,7 @@ def test_an_aborted_call_is_not_recorded_as_a_success(
     def interrupted(*_: object) -> None:
         raise SystemExit  # like the queue when a task takes too long
 
-    monkeypatch.setattr(Question, "judged", interrupted)
+    monkeypatch.setattr(Question, "checked_answer", interrupted)
     with pytest.raises(SystemExit):
         engine.build_moments(request())
     assert [call.error_kind for call in calls] == ["unavailable"]

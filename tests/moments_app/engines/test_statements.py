@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.engines.statements import is_unreal, statement_of, worth_of
+from moments_app.engines.statements import is_not_asserted, statement_of, worth_of
 from moments_app.engines.statements.dates import start_in
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -179,7 +179,7 @@ def test_denied_and_hypothetical_statements_have_no_value(text: str) -> None:
     ],
 )
 def test_denied_homes_and_hearsay_are_unreal(text: str) -> None:
-    assert is_unreal(text)
+    assert is_not_asserted(text)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_denied_homes_and_hearsay_are_unreal(text: str) -> None:
     ],
 )
 def test_past_states_and_words_of_a_doctor_are_real(text: str) -> None:
-    assert not is_unreal(text)
+    assert not is_not_asserted(text)
 
 
 def test_quotations_and_statements_in_the_third_person_end_each_other() -> None:

@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream, Moment
-from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.rewording import Rewording
 from moments_app.turns.corrected import as_corrected
 from sessions_app.models import Message, Session, UserProfile
@@ -143,7 +143,7 @@ def test_a_fact_corrected_during_a_formation_is_not_derived_again(
 
     def correct_slowly() -> None:
         with transaction.atomic():
-            correct(fact, correcting(RIGHT), requested_by="test")
+            correct(fact, replacement_request(RIGHT), requested_by="test")
             is_corrected.set()
             wait_until_somebody_waits()
         connection.close()
@@ -178,7 +178,7 @@ def test_a_source_turn_with_different_wording_of_the_name_is_marked(ada: UserPro
     turn = session.messages.get(sequence=0)
     stream = MemoryStream.objects.get(user=ada, stream_type="user")
     fact = note(stream, "Nora's guinea pig is called Oscar.", source_message_ids=[turn.pk])
-    correct(fact, correcting("Nora's guinea pig is called Otto."), requested_by="test")
+    correct(fact, replacement_request("Nora's guinea pig is called Otto."), requested_by="test")
     assert list(CorrectedTurn.objects.values_list("sequence", "wrong", "right")) == [(0, "Oscar", "Otto")]
 
 

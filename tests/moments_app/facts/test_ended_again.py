@@ -11,7 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Contradiction, MemoryAtom, MemoryStream, Retraction
-from moments_app.provenance.correct import CorrectionRequest, correct, correcting, ending, withdrawing
+from moments_app.provenance.correct import (
+    CorrectionRequest,
+    correct,
+    end_request,
+    replacement_request,
+    withdrawal_request,
+)
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import edit
@@ -102,7 +108,7 @@ def answers(*facts: str) -> behave.Behaviour:
     return behave.memories({"stream": "user", "statements": list(facts)})
 
 
-@pytest.mark.parametrize("change", [ending, withdrawing])
+@pytest.mark.parametrize("change", [end_request, withdrawal_request])
 def test_row_2_a_fact_that_a_person_ended_stays_ended_after_an_undo_and_another_retraction(
     ada: UserProfile, change: Callable[[], CorrectionRequest]
 ) -> None:
@@ -181,7 +187,7 @@ def test_row_9_a_session_receives_no_statements_of_another_agent_or_of_shared_me
     for agent, stream in streams.items():
         note(stream, f"Ada's agent {agent} knows this.", "fact")
     labels = [
-        by_label(MemoryStream.objects.seen_by(session).exclude(stream_type="agent", agent_id="a"))
+        by_label(MemoryStream.objects.visible_to(session).exclude(stream_type="agent", agent_id="a"))
         for session in sessions
     ]
     of_a, of_b = known_items_of(ada, labels)
@@ -240,7 +246,7 @@ def test_a_model_ends_a_fact_that_was_corrected_during_the_call(ada: UserProfile
     fact = MemoryAtom.objects.get()
 
     def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
-        on_its_own_connection(lambda: correct(fact, correcting(after), requested_by="test"))
+        on_its_own_connection(lambda: correct(fact, replacement_request(after), requested_by="test"))
         answers(item(over, "ends 1"))(handler, body)
 
     model_server.queue(meanwhile)

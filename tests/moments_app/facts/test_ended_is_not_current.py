@@ -27,7 +27,14 @@ from hypothesis.stateful import (
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, Retraction
-from moments_app.provenance.correct import CannotCorrect, correct, correcting, ending, undo_correction, withdrawing
+from moments_app.provenance.correct import (
+    CannotCorrect,
+    correct,
+    end_request,
+    replacement_request,
+    undo_correction,
+    withdrawal_request,
+)
 from moments_app.provenance.retract import TurnsAreArchived, retract
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from moments_app.sessions.digest import DigestSession
@@ -142,7 +149,7 @@ class Life(RuleBasedStateMachine):
     @rule(number=st.integers(0, 7))
     def end(self, number: int) -> None:
         if said := self.choose(number, holds=True):
-            made = correct(self.fact(said), ending(), requested_by="test")
+            made = correct(self.fact(said), end_request(), requested_by="test")
             said.corrections.append((made.correction_id, made.kind, ""))
             self.note("end")
 
@@ -150,7 +157,7 @@ class Life(RuleBasedStateMachine):
     def correct(self, number: int, steps: int) -> None:
         for _ in range(steps):
             if (said := self.choose(number)) and (city := next(self.cities, "")):
-                made = correct(self.fact(said), correcting(f"User: I live in {city}."), requested_by="test")
+                made = correct(self.fact(said), replacement_request(f"User: I live in {city}."), requested_by="test")
                 said.corrections.append((made.correction_id, made.kind, city))
                 self.note("correct")
 
@@ -158,14 +165,14 @@ class Life(RuleBasedStateMachine):
     def correct_back(self, number: int) -> None:
         said = self.choose(number)
         if said and said.value != said.city:
-            made = correct(self.fact(said), correcting(f"User: I live in {said.city}."), requested_by="test")
+            made = correct(self.fact(said), replacement_request(f"User: I live in {said.city}."), requested_by="test")
             said.corrections.append((made.correction_id, made.kind, said.city))
             self.note("correct back")
 
     @rule(number=st.integers(0, 7))
     def withdraw(self, number: int) -> None:
         if said := self.choose(number):
-            made = correct(self.fact(said), withdrawing(), requested_by="test")
+            made = correct(self.fact(said), withdrawal_request(), requested_by="test")
             said.corrections.append((made.correction_id, made.kind, ""))
             self.note("withdraw")
 

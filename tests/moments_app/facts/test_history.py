@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Correction, MemoryAtom, MemoryStream, StatementChange
-from moments_app.provenance.correct import correct, correcting, ending, undo_correction
+from moments_app.provenance.correct import correct, end_request, replacement_request, undo_correction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.reports.housekeeping import housekeeping
@@ -78,7 +78,7 @@ def test_an_end_and_its_undo_record_actor_and_reason(bees: MemoryAtom, service: 
 
 def test_undoing_a_correction_restores_exact_times(bees: MemoryAtom) -> None:
     MemoryAtom.objects.filter(pk=bees.pk).update(valid_until=EXACT)
-    correction = correct(bees, correcting("Keeps goats."), requested_by="key:test")
+    correction = correct(bees, replacement_request("Keeps goats."), requested_by="key:test")
     assert changes(bees) == [("corrected", "key", "correction")]
     undo_correction(correction, requested_by="operator:eve")
     assert changes(bees)[1:] == [("undone", "operator", "correction")]
@@ -133,7 +133,7 @@ def test_consolidations_and_their_undo_are_recorded(own: MemoryStream, service: 
 def test_retraction_and_its_undo_keep_the_history(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
-    correction = correct(oslo, ending(), requested_by="key:test")
+    correction = correct(oslo, end_request(), requested_by="key:test")
     session = Session.objects.get(session_id="s1")
     retraction = retract(session, [0], reason="mistaken", requested_by="operator:eve")
     assert not StatementChange.objects.exists()
@@ -237,7 +237,7 @@ def upgrade() -> None:
 
 
 def test_corrections_of_earlier_releases_can_be_undone(bees: MemoryAtom) -> None:
-    correction = correct(bees, ending(), requested_by="key:test")
+    correction = correct(bees, end_request(), requested_by="key:test")
     as_before(correction, bees)
     for _ in range(2):
         upgrade()
@@ -251,10 +251,10 @@ def test_corrections_of_earlier_releases_can_be_undone(bees: MemoryAtom) -> None
 def test_a_correction_that_was_retracted_before_the_upgrade_can_be_undone(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
-    correction = correct(oslo, ending(), requested_by="key:test")
+    correction = correct(oslo, end_request(), requested_by="key:test")
     as_before(correction, oslo)
     retraction = retract(Session.objects.get(session_id="s1"), [0], reason="mistaken", requested_by="test")
-    retraction.items.of(StatementChange).delete()
+    retraction.items.for_model(StatementChange).delete()
     for _ in range(2):
         upgrade()
     undo_retraction(retraction, requested_by="test")

@@ -7,7 +7,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from moments_app.engines.statements.dates import plan_ends, spoken_date
+from moments_app.engines.statements.dates import date_in_words, plan_ends
 from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_DATE
 from moments_app.reports.housekeeping import housekeeping
@@ -194,7 +194,7 @@ def test_a_past_plan_ends_and_is_shown_with_its_day(ada: UserProfile, service: A
     say(ada, "s1", f"{said_on:%Y-%m-%d}", "I will fly to Rome tomorrow with my sister Greta.")
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
     Message.objects.all().delete()  # the turn has the same text
-    shown = f"(planned for {spoken_date((said_on + timedelta(days=1)).date())})"
+    shown = f"(planned for {date_in_words((said_on + timedelta(days=1)).date())})"
     assert shown in context(service)
     assert housekeeping().plans_ended == 1 and housekeeping().plans_ended == 0
     ended = MemoryAtom.objects.get(pk=plan.pk)

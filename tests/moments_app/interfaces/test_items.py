@@ -22,7 +22,7 @@ from pytest_django.fixtures import Settings
 from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
-from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
+from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, namespace_range, stored
 from moments_app.recall.embed import resend_rejected
 from moments_app.recall.index_words import index_words
 from moments_app.recall.request import Vector
@@ -492,7 +492,7 @@ def test_lists_read_the_index(ada: UserProfile) -> None:
     connection.cursor().execute("ANALYZE moments_app_storeditem")
     for user in (ada, None):
         with acting_for(user.user_id if user else None, application=DEFAULT):
-            own = StoredItem.objects.of(user, DEFAULT)
+            own = StoredItem.objects.owned_by(user, DEFAULT)
             listed = own.within(["n", "7"]).after(["n", "7"], "107").in_order()[:10].explain(analyze=True)
             fetched = own.at([(["n", "7"], "7"), (["n", "8"], "8")]).explain(analyze=True)
         assert "item_unique_address" in listed and "Sort" not in listed, listed
@@ -897,7 +897,7 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
     StoredItem.objects.bulk_create(rows)
     connection.cursor().execute("ANALYZE moments_app_storeditem")
 
-    first, beyond = range_of(["n", "7"])
+    first, beyond = namespace_range(["n", "7"])
     candidates = import_module("moments_app.migrations.0123_squashed_0134_item_store").CANDIDATES.replace(
         "%1$s", f"= {ada.pk}"
     )

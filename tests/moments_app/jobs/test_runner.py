@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
-from moments_app.jobs.worker import Recovered, recover_jobs
+from moments_app.jobs.worker import RecoveryResult, recover_jobs
 from moments_app.models import EngineCall, Job
 from moments_app.models.job import CannotChange
 from sessions_app.models import Message, Session, UserProfile
@@ -207,7 +207,7 @@ class TestRecovery:
     def test_a_job_scheduled_for_later_is_not_recovered(self, ada: UserProfile) -> None:
         asked(talk(ada, 50))
         Job.objects.update(run_after=timezone.now() + timedelta(minutes=1))
-        assert recover_jobs() == Recovered(requeued=0, failed=0, restarted=0)
+        assert recover_jobs() == RecoveryResult(requeued=0, failed=0, restarted=0)
         assert queued_job_ids() == []
 
     def test_row_5_work_that_waits_too_long_degrades_readiness(self, ada: UserProfile, client: Any) -> None:

@@ -28,7 +28,7 @@ from moments_app.jobs import worker as jobs_worker
 from moments_app.jobs.process import Lane, Progress, names_in, processes
 from moments_app.jobs.runner import JobTimeout
 from moments_app.jobs.scheduled import RunTask
-from moments_app.jobs.worker import Worker, lanes_of, may_rest
+from moments_app.jobs.worker import Worker, exits_when_idle, lanes_of
 from moments_app.models import EngineCall, Job, Moment, Summary
 from moments_app.models.job import NEXT_SQL, TASK
 from sessions_app.models import Message, Session, UserProfile
@@ -360,9 +360,9 @@ def test_row_47_a_schedule_behind_a_running_job_is_late_only_with_a_dedicated_wo
 
 
 def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_worker, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(jobs_worker, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
-    Worker([Lane.BUILD], may_rest=True).serve()
+    Worker([Lane.BUILD], exits_when_idle=True).serve()
 
 
 @pytest.fixture
@@ -377,12 +377,12 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize(
-    ("may_rest", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
+    ("exits_when_idle", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
 )
 def test_the_last_worker_has_others_started_during_a_long_job(
-    woken: list[float], may_rest: bool, is_task: bool, wakes: bool
+    woken: list[float], exits_when_idle: bool, is_task: bool, wakes: bool
 ) -> None:
-    member = Worker([Lane.BUILD], may_rest=may_rest)
+    member = Worker([Lane.BUILD], exits_when_idle=exits_when_idle)
     signal.signal(signal.SIGALRM, member._alarm)
     with member._limited(is_task=is_task):
         time.sleep(2 * jobs_worker.BUSY_SECONDS)
@@ -392,7 +392,7 @@ def test_the_last_worker_has_others_started_during_a_long_job(
 def test_the_last_worker_keeps_others_awake_until_its_job_is_aborted(
     woken: list[float], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    monkeypatch.setattr(jobs_worker, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(jobs_worker, "IDLE_SECONDS", 0.2)
     settings.JOB_SECONDS = 1
     last = Worker([Lane.BUILD])
     signal.signal(signal.SIGALRM, last._alarm)
@@ -427,8 +427,10 @@ def _two_workers() -> None:
         def prepare(self, job: Job, progress: Progress) -> None:
             sleep_long()
 
-    jobs_worker.REST_SECONDS = 0.5
-    works = [Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), may_rest=may_rest(n, 2)) for n in range(2)]
+    jobs_worker.IDLE_SECONDS = 0.5
+    works = [
+        Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), exits_when_idle=exits_when_idle(n, 2)) for n in range(2)
+    ]
     tree = Tree(works, print)
     tree.start()
     tree.run_until_interrupted()

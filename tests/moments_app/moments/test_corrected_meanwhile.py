@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
-from moments_app.provenance.correct import correct, correcting, undo_correction, withdrawing
+from moments_app.provenance.correct import correct, replacement_request, undo_correction, withdrawal_request
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
@@ -49,7 +49,7 @@ def run(process: str, session: Session) -> Job:
 
 
 def fix(fact: MemoryAtom) -> Correction:
-    return correct(fact, correcting("User: My daughter is called Mia."), requested_by="test")
+    return correct(fact, replacement_request("User: My daughter is called Mia."), requested_by="test")
 
 
 def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
@@ -262,7 +262,7 @@ def test_row_2_a_withdrawal_empties_a_digest_and_its_undo_restores_it(
     run("digest_session", session)
     contents = Message.objects.partitions().values_list("content", "payload__context")
     before = contents.get()
-    correction = correct(fact, withdrawing(), requested_by="test")
+    correction = correct(fact, withdrawal_request(), requested_by="test")
     assert "Maya" in before[1] and "Maya" not in contents.get()[1]
     undo_correction(correction, requested_by="test")
     assert contents.get() == before
@@ -306,7 +306,7 @@ def test_row_2_a_correction_and_a_retraction_can_be_undone_in_any_order(
     fact, session = daughter(ada), Session.objects.get()
     append(ada, "s1", turns(4, first=2))
     run(process, session)
-    order = withdrawing() if is_withdrawn else correcting("User: My daughter is called Mia.")
+    order = withdrawal_request() if is_withdrawn else replacement_request("User: My daughter is called Mia.")
     first = retract(session, [4], reason="test", requested_by="test")
     correction = correct(fact, order, requested_by="test")
     undo_retraction(first, requested_by="test")
@@ -332,9 +332,9 @@ def test_row_2_corrections_of_two_facts_in_one_text_are_undone_oldest_first(
     text = "Intro one. Intro two.\nTheir daughter is called Maya. It rains. Their cat is called Otto."
     facts = ("User: My daughter is called Maya.", "User: My cat is called Otto.")
     one, both = summary(session, text), summary(session, "", *facts)
-    order = withdrawing() if is_withdrawn else correcting("User: My daughter is called Mia.")
+    order = withdrawal_request() if is_withdrawn else replacement_request("User: My daughter is called Mia.")
     first = correct(fact, order, requested_by="test")
-    second = correct(cat(ada, session), correcting("User: My cat is called Olli."), requested_by="test")
+    second = correct(cat(ada, session), replacement_request("User: My cat is called Olli."), requested_by="test")
     for correction in (first, second):
         undo_correction(correction, requested_by="test")
     one.refresh_from_db()
@@ -377,7 +377,7 @@ def test_row_2_an_undo_leaves_sentences_that_had_the_new_name_before(ada: UserPr
     fact, session = daughter(ada), Session.objects.get()
     text = "Their cat is called Otto. The neighbor Olli came by. Their daughter is called Maya."
     one = summary(session, text)
-    first = correct(cat(ada, session), correcting("User: My cat is called Olli."), requested_by="test")
+    first = correct(cat(ada, session), replacement_request("User: My cat is called Olli."), requested_by="test")
     fix(fact)
     undo_correction(first, requested_by="test")
     one.refresh_from_db()
@@ -394,7 +394,7 @@ def test_row_2_an_undo_ignores_the_new_name_within_other_words(ada: UserProfile)
         source_session=session,
         source_message_ids=[session.messages.earliest("sequence").pk],
     )
-    correction = correct(fact, correcting("User: My dog is called Al."), requested_by="test")
+    correction = correct(fact, replacement_request("User: My dog is called Al."), requested_by="test")
     append(ada, "s1", [NewMessage("user", "I also fired the kiln."), NewMessage("assistant", "Nice.")])
     one = summary(session, "Al sleeps.")
     undo_correction(correction, requested_by="test")

@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment
-from moments_app.provenance.correct import correct, ending, undo_correction
+from moments_app.provenance.correct import correct, end_request, undo_correction
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.sessions.settle import Settle
@@ -128,13 +128,13 @@ def test_a_draft_is_not_stored_if_a_correction_preceded_it(
     ada: UserProfile, model_server: OpenAIServer, is_undone: bool
 ) -> None:
     fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), "Keeps bees.", "fact")
-    earlier = correct(fact, ending(), requested_by="test") if is_undone else None
+    earlier = correct(fact, end_request(), requested_by="test") if is_undone else None
 
     def change() -> None:
         if earlier:
             undo_correction(earlier, requested_by="test")
         else:
-            correct(fact, ending(), requested_by="test")
+            correct(fact, end_request(), requested_by="test")
 
     def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
         on_its_own_connection(change)

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from moments_app.models import Contradiction, Correction, MemoryAtom
 from moments_app.provenance.correct import correct
-from moments_app.provenance.correct import correcting as correcting_to
+from moments_app.provenance.correct import replacement_request as correcting_to
 from moments_app.streams.edit import evict
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
@@ -22,7 +22,7 @@ def person_facts(person: UserProfile) -> str:
     return reverse("admin:sessions_app_userprofile_facts", args=[person.pk])
 
 
-def correcting(content: str) -> str:
+def replacement_request(content: str) -> str:
     return reverse("admin:moments_app_memoryatom_correct", args=[MemoryAtom.objects.get(content=content).pk])
 
 
@@ -47,7 +47,7 @@ def test_a_persons_page_links_to_facts_as_of_a_day(root: Client, ada: UserProfil
 def test_a_correction_is_previewed_confirmed_and_undone(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     written(ada, summary=f"{MAYA} They like tea.")
-    url = correcting(MAYA)
+    url = replacement_request(MAYA)
     assert url in page(root, change_url(MemoryAtom.objects.get(content=MAYA)))
     shown = page(root, f"{url}?do=corrected&content=User%27s+daughter+is+called+Mia.")
     assert "<del> Maya.</del><ins> Mia.</ins>" in shown and "Turns (marked, but not changed)" in shown
@@ -74,7 +74,7 @@ def test_unticked_texts_stay(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     written(ada, summary=f"{MAYA} They like tea.")
     own = MemoryAtom.objects.of_profile().get()
-    root.post(correcting(MAYA), RIGHT | {"ref": [own.uri], "with": []})
+    root.post(replacement_request(MAYA), RIGHT | {"ref": [own.uri], "with": []})
     ada.refresh_from_db()
     assert ada.summary.startswith(own.content)
     assert MemoryAtom.objects.active().get(attribute="daughter").value == "Mia"
@@ -85,13 +85,13 @@ def test_unticked_texts_stay(root: Client, ada: UserProfile) -> None:
 )
 def test_an_invalid_order_changes_nothing(root: Client, ada: UserProfile, given: dict[str, str]) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
-    assert root.post(correcting(OSLO), given).status_code == 200
+    assert root.post(replacement_request(OSLO), given).status_code == 200
     assert not Correction.objects.exists()
 
 
 def test_a_rejected_correction_is_explained_in_the_words_of_the_page(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
-    url, fact = correcting(MAYA), MemoryAtom.objects.get(content=MAYA)
+    url, fact = replacement_request(MAYA), MemoryAtom.objects.get(content=MAYA)
     note(fact.stream, RIGHT["content"], "fact")
     shown = root.post(url, RIGHT, follow=True).content.decode()
     assert "another fact already says this. Remove this fact instead." in shown

@@ -59,8 +59,8 @@ def test_an_operator_releases_extends_rewords_and_revokes(root: Client, learned:
     assert "every agent: 2 people so far" in page(root, change_url(wider))
     reworded = root.post(url("reword", made.pk), {"wording": "Give units."}, follow=True).content.decode()
     assert "Released with the new wording" in reworded and change_url(made) in reworded
-    assert [one.wording for one in Release.objects.standing()] == ["Give units."]
-    latest = Release.objects.standing().get()
+    assert [one.wording for one in Release.objects.in_effect()] == ["Give units."]
+    latest = Release.objects.in_effect().get()
     assert "Revoked. Other people" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert "already revoked" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert not MemoryAtom.objects.active().filter(user=None).exists()
@@ -115,7 +115,7 @@ def test_evicting_the_source_of_a_release_asks_for_confirmation(root: Client, le
     assert "1 released item is based on it." in shown and "Remove this item" in shown
     root.post(reverse("admin:moments_app_memoryatom_evict", args=[learned.pk]))
     learned.refresh_from_db()
-    assert learned.state == "evicted" and Release.objects.standing().exists()
+    assert learned.state == "evicted" and Release.objects.in_effect().exists()
 
 
 def test_an_item_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
@@ -133,9 +133,9 @@ def test_several_releases_are_revoked_from_the_list(root: Client, learned: Memor
     chosen = list(Release.objects.values_list("pk", flat=True))
     selected = {"action": "revoke_selected", "_selected_action": chosen}
     assert "To share them again" in root.post(list_url(Release), selected).content.decode()
-    assert Release.objects.standing().exists()
+    assert Release.objects.in_effect().exists()
     root.post(list_url(Release), selected | {"sure": "1"})
-    assert not Release.objects.standing().exists()
+    assert not Release.objects.in_effect().exists()
 
 
 def test_row_18_a_viewer_cannot_decide_on_releases(learned: MemoryAtom) -> None:
@@ -151,7 +151,7 @@ def test_row_18_a_viewer_cannot_decide_on_releases(learned: MemoryAtom) -> None:
         *(url(name, made.pk) for name in ("revoke", "extend", "reword")),
     ):
         assert viewer.post(address, {"wording": "x"}).status_code == 403
-    assert Release.objects.standing().get() == made
+    assert Release.objects.in_effect().get() == made
 
 
 def test_the_item_of_a_release_changes_only_by_another_release(root: Client, learned: MemoryAtom) -> None:

@@ -72,10 +72,10 @@ class TestDeclarations:
 
     def test_every_declaration_names_existing_columns(self, provenance: Provenance) -> None:
         names = {field.name for field in provenance.model._meta.get_fields()}
-        assert names.issuperset(provenance.made_of)
+        assert names.issuperset(provenance.derived_from)
 
     def test_every_declaration_names_existing_processes(self, provenance: Provenance) -> None:
-        assert {process.name for process in processes()} >= set(provenance.made_by)
+        assert {process.name for process in processes()} >= set(provenance.processes)
 
     def test_every_table_is_exported_or_gives_a_reason(self, provenance: Provenance) -> None:
         assert bool(provenance.files) != bool(provenance.not_exported)

@@ -115,7 +115,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     sent_back = [{"role": "user", "content": context}]
     service.post(f"sessions/{session}/messages", user_id=name, messages=sent_back)
     assert OwnText.objects.filter(user=user).exists()
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     receipts.waiting.flush()
     receipts.waiting_accesses.flush()
     service.get("memory/context", **asked)  # and a receipt that is not written yet
@@ -159,16 +159,16 @@ def test_row_11_an_erased_person_leaves_no_trace(
     operator()
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     receipts.waiting_accesses.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 18
-    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.waiting):
+    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.line_buffer):
         noted.flush()
     told = count_erasable_rows(ada)
     erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
-    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.waiting):
+    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.line_buffer):
         noted.flush()
     assert traces("zqada", archive_folder) == []
     assert rows_of(bo) == before

@@ -1,4 +1,4 @@
-"""Exporting and importing a person."""
+"""ExportState and importing a person."""
 
 import gzip
 import hashlib

@@ -211,7 +211,7 @@ def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> Non
     refused = service.post(f"retractions/{follows.retraction_id}/undo", user_id="ada")
     assert refused.status_code == 400 and made["retraction_id"] in refused.content.decode()
     assert service.post(f"retractions/{made['retraction_id']}/undo", user_id="ada").status_code == 200
-    assert retracted() == [] and not Retraction.objects.standing().exists()
+    assert retracted() == [] and not Retraction.objects.in_effect().exists()
     assert set(MemoryAtom.objects.active().values_list("content", flat=True)) == before
 
 
@@ -231,7 +231,7 @@ def test_an_undo_skips_a_deleted_answer(service: Api, ada: UserProfile, gone: st
     for each in (made, older):
         undone = service.post(f"retractions/{each}/undo", user_id="ada")
         assert undone.status_code == 200, undone.content
-    assert Retraction.objects.standing().get() == follows
+    assert Retraction.objects.in_effect().get() == follows
     assert not ada.sessions.get(session_id="planted").messages.exclude(retracted_at=None).exists()
     refused = service.post(f"retractions/{follows.retraction_id}/undo", user_id="ada")
     assert refused.status_code == 400 and gone in refused.content.decode()
@@ -312,7 +312,7 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
         MemoryStream.objects.select_for_update(no_key=True, nowait=True).get(pk=second.pk)
     other.join()
     assert Retraction.objects.count() == 2
-    assert Release.objects.standing().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
+    assert Release.objects.in_effect().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
 
 
 @with_both_engines

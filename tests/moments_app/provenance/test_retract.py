@@ -180,7 +180,7 @@ def remember(session: Session, *batches: list[NewMessage]) -> None:
         if batch:
             append(session.user, session.session_id, batch)
         form(session)
-        for stream in MemoryStream.objects.seen_by(session):
+        for stream in MemoryStream.objects.visible_to(session):
             fold(stream)
         Job.objects.request(RollSummary.name, session, requested_by="test", due_now=True)
         work_off()

@@ -101,9 +101,9 @@ def test_a_release_based_on_the_item_is_revoked_and_restored_by_an_undo(ada: Use
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     release(atom, "Some send money to an account.", actor="operator:root")
     made = retract_items(ada, ItemSelection([atom.atom_id]), reason="planted", requested_by="test")
-    assert not Release.objects.standing().exists() and not MemoryAtom.objects.exists()
+    assert not Release.objects.in_effect().exists() and not MemoryAtom.objects.exists()
     undo_retraction(made, requested_by="test")
-    assert Release.objects.standing().exists() and MemoryAtom.objects.filter(pk=atom.pk).exists()
+    assert Release.objects.in_effect().exists() and MemoryAtom.objects.filter(pk=atom.pk).exists()
 
 
 def test_a_concurrent_consolidation_does_not_restore_it(stream: MemoryStream, ada: UserProfile) -> None:
@@ -172,7 +172,7 @@ def test_row_10_a_concurrent_release_is_withdrawn_with_its_item(ada: UserProfile
         wait_until_somebody_waits()
     other.join()
     assert Retraction.objects.exists()
-    assert not Release.objects.standing().exists() and not MemoryAtom.objects.exists()
+    assert not Release.objects.in_effect().exists() and not MemoryAtom.objects.exists()
 
 
 def test_items_from_turns_items_of_others_and_unknown_ids_are_rejected(stream: MemoryStream, bo: UserProfile) -> None:

@@ -28,7 +28,7 @@ from moments_app.models import (
     MomentEmbedding,
     TurnEmbedding,
 )
-from moments_app.models.embedding import KINDS, ask_to_embed
+from moments_app.models.embedding import KINDS, queue_embedding
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.recall.vectors import write
@@ -511,7 +511,7 @@ class TestRequestsOutlastingAJob:
     ) -> None:
         fact = MemoryAtom.objects.get(content="Plays the harpsichord.")
         with outlasting(embeddings_server, job):
-            ask_to_embed("test", user_id=job.user_id)
+            queue_embedding("test", user_id=job.user_id)
             embeddings_server.release()
             wait_until_somebody_waits()
             fact.content = "Plays the piano."
@@ -525,8 +525,8 @@ class TestRequestsOutlastingAJob:
         taken = Job.objects.claim(job.job_id)
         assert taken is not None
         with ThreadPoolExecutor(2) as pool, transaction.atomic():
-            ask_to_embed("test", user_id=job.user_id)
-            other = partial(ask_to_embed, "test", user_id=job.user_id)
+            queue_embedding("test", user_id=job.user_id)
+            other = partial(queue_embedding, "test", user_id=job.user_id)
             pool.submit(on_its_own_connection, taken.record_heartbeat, 1, 2).result(TIMEOUT)
             joined = pool.submit(on_its_own_connection, transaction.atomic(other)).result(TIMEOUT)
         assert (joined, Job.objects.get(pk=job.pk).progress_done) == (job, 1)
@@ -561,7 +561,7 @@ class TestSecondModel:
     def test_an_interrupted_command_keeps_its_vectors_and_continues(
         self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
+        monkeypatch.setattr("moments_app.engines.MAX_CONCURRENT_CALLS", 1)
         talk(ada, 24)
         embeddings_server.queue(behave.answer_well, behave.raw("null"))
         with pytest.raises(CommandError, match="Run the command again"):

@@ -115,7 +115,7 @@ def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
     finish_upgrade()
     assert EmbeddingModel.objects.active().get() == before
     monkeypatch.setattr(embed, "EMBED_ALL_SECONDS", 0)
-    monkeypatch.setattr("moments_app.engines.CALLS_AT_ONCE", 1)
+    monkeypatch.setattr("moments_app.engines.MAX_CONCURRENT_CALLS", 1)
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 3})
     [job] = Job.objects.filter(process="embed_all")
     with serving(tmp_path, model_folder):

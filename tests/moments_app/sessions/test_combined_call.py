@@ -74,7 +74,7 @@ def test_one_call_has_each_turn_once_and_each_part_records_its_prompt(
         assert (part.is_part, part.ok, part.input_tokens) == (True, True, None)
         assert part.kept_count > 0
     assert Moment.objects.get().prompt_version == PromptResource.objects.get(uri=MOMENT_BUILDER_URI).active_version
-    [call] = EngineCall.objects.made()
+    [call] = EngineCall.objects.without_parts()
     assert (call.purpose, call.input_tokens, call.job) == ("combined", 100, Job.objects.get(process=Settle.name))
 
 

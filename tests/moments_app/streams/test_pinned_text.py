@@ -6,7 +6,7 @@ import pytest
 from django.apps import apps
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.provenance.correct import correct, correcting, undo_correction
+from moments_app.provenance.correct import correct, replacement_request, undo_correction
 from moments_app.provenance.retract_items import ItemSelection, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.edit import pin_text
@@ -87,7 +87,7 @@ def test_two_shards_have_separate_pinned_texts(ada: UserProfile) -> None:
 def test_a_correction_rewords_only_the_sentence_that_says_it(own: MemoryStream, ada: UserProfile) -> None:
     pin_text(own, "Maya is their daughter.\nAnswer in two sentences.", actor="operator:eve")
     fact = note(own, "Maya is their daughter.", "fact")
-    correction = correct(fact, correcting("Mia is their daughter."), requested_by="key:test")
+    correction = correct(fact, replacement_request("Mia is their daughter."), requested_by="key:test")
     assert pinned(own) == "Mia is their daughter.\nAnswer in two sentences."
     undo_correction(correction, requested_by="key:test")
     assert pinned(own) == "Maya is their daughter.\nAnswer in two sentences."

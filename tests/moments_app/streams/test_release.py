@@ -256,7 +256,7 @@ class TestRelease:
         with pytest.raises(CannotRelease, match="already"):
             extend(wider, actor=EVE)
         revoke(made, actor=EVE)
-        assert not Release.objects.standing().exists()
+        assert not Release.objects.in_effect().exists()
         assert "Vent it first." not in context(service, "bo", "elsewhere")
 
     def test_rewording_replaces_a_release_with_another(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
@@ -343,7 +343,7 @@ class TestConsolidated:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         made.sources.create(user=bo, atom=candidate(bo))
         erase_user("ada", application=DEFAULT, actor="test")
-        assert Release.objects.standing().get() == made
+        assert Release.objects.in_effect().get() == made
         assert made.sources.get().user == bo
         assert [atom.content for atom in MemoryAtom.objects.order_by("-id")] == [KILN, "Vent it first."]
 

@@ -109,7 +109,7 @@ def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
         assert text in after["context"]
     made.refresh_from_db()
     assert made.revoked_by == "migrate" and made.atom and made.atom.state == "evicted"
-    assert list(Release.objects.standing()) == [by_hand] and by_hand.is_signed
+    assert list(Release.objects.in_effect()) == [by_hand] and by_hand.is_signed
     [event] = Event.objects.filter(type="memory_release_revoked")
     assert (event.actor, event.payload["people"]) == ("migrate", 3)
     assert event.application_id == kilns.application_id
@@ -133,8 +133,8 @@ def test_row_24_releases_reworded_or_extended_by_an_operator_stay(
     extended = extend(released_by_rule(kilns, ada), actor=EVE)
     reworded = reword(released_by_rule(shard("lessons", "default"), ada), "Vents come first.", actor=EVE)
     upgrade()
-    assert set(Release.objects.standing()) == {extended, reworded}
-    assert all(one.is_signed for one in Release.objects.standing())
+    assert set(Release.objects.in_effect()) == {extended, reworded}
+    assert all(one.is_signed for one in Release.objects.in_effect())
     seen = reached(service, "bo")["context"]
     assert BY_RULE in seen and "Vents come first." in seen
     assert not MemoryAtom.objects.to_review().exists()

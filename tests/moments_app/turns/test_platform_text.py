@@ -150,7 +150,7 @@ def test_row_23_a_persons_words_about_memory_or_repeated_words_are_remembered(
 def test_row_23_text_that_a_person_wrote_before_it_was_served_stays_theirs(ada: UserProfile, service: Api) -> None:
     query = "Is pear wood good for the jacks?\nOr would holly be better for all of them?"
     service.get("memory/context", user_id="ada", session_id="before", query=query, format="markdown")
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     append(ada, "before", [NewMessage("user", query)])
     assert not OwnText.objects.exists()
     assert len(drop_platform_text(list(Message.objects.turns()))) == 3
@@ -180,14 +180,14 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     ada: UserProfile, bo: UserProfile, service: Api
 ) -> None:
     text = context_of(service)
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     lines = ServedLine.objects.count()
     assert lines and not platform_text.unsaved_hashes(ada.pk)
     context_of(service)
-    assert not platform_text.waiting.pending()  # because this process has already written them
-    platform_text.written.forget()
+    assert not platform_text.line_buffer.pending()  # because this process has already written them
+    platform_text.written_lines.forget()
     context_of(service)
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     assert ServedLine.objects.count() == lines
     append(ada, "after", [NewMessage("user", text)])
     append(bo, "after", [NewMessage("user", text)])
@@ -201,8 +201,8 @@ def context_of(service: Api) -> str:
 
 @pytest.mark.usefixtures("remembered")
 def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
-    platform_text.waiting.add(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
-    platform_text.waiting.flush()
+    platform_text.line_buffer.add(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
+    platform_text.line_buffer.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
     platform_text.store_lines(ada.pk, [LONGER])
@@ -245,13 +245,13 @@ def test_an_append_takes_one_more_query_only_for_texts_of_several_lines(ada: Use
 @pytest.mark.usefixtures("remembered")
 def test_lines_not_served_for_a_year_are_deleted(ada: UserProfile, service: Api) -> None:
     context_of(service)
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     lines = ServedLine.objects.count()
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
-    platform_text.written.forget()
+    platform_text.written_lines.forget()
     assert housekeeping() == HousekeepingResult()
     context_of(service)
-    platform_text.waiting.flush()
+    platform_text.line_buffer.flush()
     assert set(ServedLine.objects.values_list("served_on", flat=True)) == {timezone.localdate()}
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=401))
     assert housekeeping() == HousekeepingResult(served_lines=lines)
@@ -269,9 +269,9 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    platform_text.waiting.stop()  # its thread started with another interval
+    platform_text.line_buffer.stop()  # its thread started with another interval
     monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
-    platform_text.waiting.stop()
-    assert not platform_text.waiting.pending()
+    platform_text.line_buffer.stop()
+    assert not platform_text.line_buffer.pending()

@@ -75,7 +75,7 @@ class TestWeb:
                 assert user == ada and list(UserProfile.objects.all()) == [ada]
             with acting_for("unknown", application=DEFAULT) as nobody:
                 assert nobody is None and not UserProfile.objects.exists()
-            with acting_for("cleo", application=DEFAULT, create=True, holding=True) as made:
+            with acting_for("cleo", application=DEFAULT, create=True, for_write=True) as made:
                 assert made and made.user_id == "cleo"
             assert not UserProfile.objects.exists()
 

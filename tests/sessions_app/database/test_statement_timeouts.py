@@ -181,7 +181,7 @@ def test_all_statements_of_a_request_are_limited_without_extra_statements(
 def test_limits_end_with_the_transaction(ada: UserProfile) -> None:
     with using_timeouts(RequestKind.CALL):
         in_force()
-        with acting_for("ada", application=DEFAULT, holding=True):
+        with acting_for("ada", application=DEFAULT, for_write=True):
             in_force()
     assert {*in_force()} == NONE
     with transaction.atomic():

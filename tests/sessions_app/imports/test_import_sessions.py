@@ -1,4 +1,4 @@
-"""Importing our JSONL format."""
+"""ImportState our JSONL format."""
 
 import json
 import os

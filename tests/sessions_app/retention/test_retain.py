@@ -215,8 +215,8 @@ def test_many_sessions_of_a_person_are_archived_in_batches(
 ) -> None:
     counts = [4, 1, 2, 1, 1, 1, 1]
     sessions = [covered_session(ada, count, session_id=f"s{n}") for n, count in enumerate(counts)]
-    monkeypatch.setattr(process, "TURNS_TOGETHER", 3)
-    monkeypatch.setattr(process, "SESSIONS_TOGETHER", 2)
+    monkeypatch.setattr(process, "MAX_GROUP_TURNS", 3)
+    monkeypatch.setattr(process, "MAX_GROUP_SESSIONS", 2)
     assert retain().archived_turns == sum(counts)
     together = [{archive.session_id for archive in Archive.objects.filter(name=name)} for name in named()]
     keys = [session.pk for session in sessions]
@@ -314,7 +314,7 @@ def test_a_session_restored_after_it_was_selected_is_kept(ada: UserProfile) -> N
 def test_recent_turns_are_kept(ada: UserProfile) -> None:
     session = append(ada, "s1", [NewMessage("user", str(n)) for n in range(5)]).session
     cover(session, 5)
-    assert retain().counts() | {"seconds": 0} == process.Retained().counts()
+    assert retain().counts() | {"seconds": 0} == process.RetentionResult().counts()
     assert len(sequences(session)) == 5
 
 
@@ -742,7 +742,7 @@ def test_finding_sessions_takes_one_query_per_batch_on_two_indexes(ada: UserProf
     with connection.cursor() as cursor:
         cursor.execute(MORE_TURNS, [10_000, Session.objects.get(session_id="young0").pk])
         cursor.execute("ANALYZE sessions_app_session, sessions_app_message")
-        cursor.execute(f"EXPLAIN {queries[0]['sql']}".replace(f"LIMIT {process.SESSIONS_AT_ONCE}", "LIMIT 10"))
+        cursor.execute(f"EXPLAIN {queries[0]['sql']}".replace(f"LIMIT {process.SESSIONS_PER_PAGE}", "LIMIT 10"))
         plan = str(cursor.fetchall())
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
 
@@ -805,8 +805,8 @@ def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
 
 @pytest.mark.slow
 def test_all_sessions_are_archived_with_any_batch_size(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
-    monkeypatch.setattr(process, "REMOVED_AT_ONCE", 4)
+    monkeypatch.setattr(process, "SESSIONS_PER_PAGE", 3)
+    monkeypatch.setattr(process, "REMOVAL_BATCH_SIZE", 4)
     sessions = [covered_session(ada, 9, session_id=f"s{n}") for n in range(7)]
     before = [fingerprint(session) for session in sessions]
     assert retain().sessions == 7

@@ -61,7 +61,7 @@ def words_of(user: UserProfile) -> list[Any]:
 def test_append_many_stores_what_append_stores_under_any_role(
     ada: UserProfile, bo: UserProfile, role: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "AT_ONCE", 20)  # so that several chunks are copied
+    monkeypatch.setattr(sql, "BATCH_SIZE", 20)  # so that several chunks are copied
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 50})
     said = {"s1": ODD, "s2": turns(60), "s3": turns(2)}
     for session_id, messages in said.items():

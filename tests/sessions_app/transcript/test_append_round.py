@@ -27,7 +27,7 @@ def said(texts: str, **fields: Any) -> list[NewMessage]:
 
 
 def store(sent: str, answer: str = "", **metadata: str) -> None:
-    with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
+    with acting_for("ada", application=DEFAULT, create=True, for_write=True) as user:
         assert user is not None
         turns = said(f"a:{answer}", metadata=metadata) if answer else [None]
         append_round(user, "s1", said(sent), turns[0])
@@ -100,7 +100,7 @@ def test_an_answer_interrupted_after_its_last_word_is_completed_by_a_repetition(
     if not begins:
         store("u:1", "one", model="m")
     else:
-        with acting_for("ada", application=DEFAULT, holding=True) as user:
+        with acting_for("ada", application=DEFAULT, for_write=True) as user:
             assert user is not None
             begun = begin_round(user, "s1", said("u:1"), round_id="r2")
             [answer] = said("a:one", metadata={"model": "m"})
@@ -112,11 +112,11 @@ def test_an_answer_interrupted_after_its_last_word_is_completed_by_a_repetition(
 def test_a_round_begun_and_ended_repeatedly_is_stored_once() -> None:
     [answer] = said("a:one")
     for _ in range(2):
-        with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
+        with acting_for("ada", application=DEFAULT, create=True, for_write=True) as user:
             assert user is not None
             begun = begin_round(user, "s1", said("u:1"), round_id="r1")
         for _ in range(2):
-            with acting_for("ada", application=DEFAULT, holding=True) as user:
+            with acting_for("ada", application=DEFAULT, for_write=True) as user:
                 assert user is not None
                 assert end_round(user, begun, answer, round_id="r1")
     assert transcript() == "u:1 a:one"
@@ -128,10 +128,10 @@ def test_a_round_takes_a_constant_number_of_statements() -> None:
         store(" ".join(f"u:{n} a:{n}" for n in range(length)))
         [answer] = said(f"a:of-{length}")
         with CaptureQueriesContext(connection) as queries:
-            with acting_for("ada", application=DEFAULT, holding=True) as user:
+            with acting_for("ada", application=DEFAULT, for_write=True) as user:
                 assert user is not None
                 begun = begin_round(user, "s1", said(f"u:after-{length}"), round_id=f"r{length}")
-            with acting_for("ada", application=DEFAULT, holding=True) as user:
+            with acting_for("ada", application=DEFAULT, for_write=True) as user:
                 assert user is not None
                 end_round(user, begun, answer, round_id=f"r{length}")
         counts.append(len(queries))
@@ -140,7 +140,7 @@ def test_a_round_takes_a_constant_number_of_statements() -> None:
 
 def test_a_message_is_marked_as_unanswered_by_its_first_round() -> None:
     for round_id, why in (("r1", "upstream_timeout"), ("r2", "refused")):
-        with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
+        with acting_for("ada", application=DEFAULT, create=True, for_write=True) as user:
             assert user is not None
             begun = begin_round(user, "s1", said("u:1"), round_id=round_id)
             assert end_round(user, begun, None, round_id=round_id, unanswered=why)

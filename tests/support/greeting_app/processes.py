@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from moments_app.engines import Caller
+from moments_app.engines import EngineFactory
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import (
     Process,
@@ -50,8 +50,8 @@ class Greet(Process[GreetInput, str]):
     prompt_purpose = "greeting"
     sweep_timing = Timing(minutes=15)
 
-    def caller(self, job: Job) -> Caller:
-        return Caller("greeter", Greeter)
+    def engine_factory(self, job: Job) -> EngineFactory:
+        return EngineFactory("greeter", Greeter)
 
     def claim(self, job: Job) -> GreetInput | Skipped:
         session = session_of(job)

@@ -17,8 +17,8 @@ declare(
             is_newer=True,
         ),
         address=("rem://promises/", "promise_id"),
-        made_of=("source_session", "source_message_ids", "job"),
-        made_by=(NotePromises.name,),
+        derived_from=("source_session", "source_message_ids", "job"),
+        processes=(NotePromises.name,),
         is_withdrawn=True,
     )
 )

@@ -179,4 +179,4 @@ def test_results_of_probes_expire(ada: UserProfile) -> None:
     for days in (399, 401):
         at = timezone.now() - timedelta(days=days)
         probe.results.create(run_id=uuid.uuid4(), user=ada, is_met=True, requested_by="test", created_at=at)
-    assert housekeeping() == HousekeepingResult(of_extras={"probe_results": 1})
+    assert housekeeping() == HousekeepingResult(extra_rows={"probe_results": 1})

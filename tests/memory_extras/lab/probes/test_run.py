@@ -159,7 +159,7 @@ class TestKeeping:
     def test_the_number_of_probes_is_limited(
         self, service: Api, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("memory_extras.lab.probes.save.MOST", 1)
+        monkeypatch.setattr("memory_extras.lab.probes.save.MAX_PROBES", 1)
         kept(service)
         refused = kept(service, question="Another?")
         assert (refused.status_code, refused.json()["errors"][0]["code"]) == (409, "too_many_probes")
