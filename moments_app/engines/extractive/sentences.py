@@ -32,6 +32,7 @@ _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
 _PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")
+ENDS = ".!。！"  # marks that end a statement
 _JOINT = re.compile(rf"^\s*(?:{_AND}\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
@@ -212,7 +213,7 @@ def quotes_of(sentence: str) -> list[str]:
     """Split a sentence into parts that set different attributes, because the values can end at different times.
 
     "My name is Nora, I live in Oslo" sets a name and a home. If a part has no subject, the previous subject is
-    repeated: "I live in Oslo", "I … work as a nurse".
+    repeated: "I live in Oslo.", "I … work as a nurse."
     """
     parts, subject = [""], ""
     for piece in _PIECE.split(sentence):

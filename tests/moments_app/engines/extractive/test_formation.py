@@ -127,11 +127,11 @@ def test_a_name_from_the_application_is_the_speaker() -> None:
 def test_single_valued_statements_are_facts_and_their_parts_end_separately() -> None:
     said = "I live in Oslo with my wife Ann, and I work as a nurse at Haukeland Hospital."
     assert formed([("user", said)], USER) == [
-        ([], ["User: I live in Oslo with my wife Ann", "User: I work as a nurse at Haukeland Hospital."])
+        ([], ["User: I live in Oslo with my wife Ann.", "User: I work as a nurse at Haukeland Hospital."])
     ]
-    assert quotes_of("Hi there, I'm Pia and I live in Leeds.") == ["Hi there, I'm Pia", "I live in Leeds."]
-    assert quotes_of("我叫郑浩，在苏州生活，我学习物理。") == ["我叫郑浩", "我 … 在苏州生活，我学习物理。"]
-    assert quotes_of("Ich heiße Till und wohne in Leipzig.") == ["Ich heiße Till", "Ich … wohne in Leipzig."]
+    assert quotes_of("Hi there, I'm Pia and I live in Leeds.") == ["Hi there, I'm Pia.", "I live in Leeds."]
+    assert quotes_of("我叫郑浩，在苏州生活，我学习物理。") == ["我叫郑浩。", "我 … 在苏州生活，我学习物理。"]
+    assert quotes_of("Ich heiße Till und wohne in Leipzig.") == ["Ich heiße Till.", "Ich … wohne in Leipzig."]
     assert quotes_of("I'm Nora, I make ceramics, and I keep bees.") == ["I'm Nora, I make ceramics, and I keep bees."]
 
 
