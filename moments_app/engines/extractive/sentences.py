@@ -224,7 +224,10 @@ def quotes_of(sentence: str) -> list[str]:
             parts.append(own)
         else:
             parts[-1] += piece
-    return [_LOOSE_END.sub("", _JOINT.sub("", part)) for part in parts] if len(parts) > 1 else [sentence]
+    if len(parts) == 1:
+        return [sentence]
+    end = sentence[-1] if sentence[-1] in ENDS else ""
+    return [_LOOSE_END.sub("", _JOINT.sub("", part)).removesuffix(end) + end for part in parts]
 
 
 def _attribute(text: str) -> str:
@@ -380,7 +383,7 @@ def needs_context(text: str, language: str) -> bool:
 def is_about_speaker(text: str, language: str) -> bool:
     """Return whether the start of a sentence is about its speaker."""
     if language != ENGLISH:
-        return not set(table_words("first_person", language)).isdisjoint(words(text))
+        return not set(table_words("first_person", language)).isdisjoint(_without_elisions(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
     return bool(_FIRST_PERSON.search(text[:START_CHARS])) and not is_everybodys and not _OF_LISTENER.match(text)
 
@@ -412,4 +415,9 @@ def kinds_of(text: str, language: str) -> tuple[str, ...]:
 def _has_lasting_word(text: str, language: str) -> bool:
     if is_wide(text):
         return any(word in text for word in table_words("lasting", language))
-    return any(word.startswith(table_words("lasting", language)) for word in words(text))
+    return any(word.startswith(table_words("lasting", language)) for word in _without_elisions(text))
+
+
+def _without_elisions(text: str) -> list[str]:
+    """Return the words of a text in another language than English. French "j'aime" has two."""
+    return words(text.replace("’", "'").replace("'", " "))

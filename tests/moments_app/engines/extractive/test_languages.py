@@ -75,6 +75,11 @@ def test_names_and_tags_are_words_of_statements_without_feelings_or_interests(co
         ("ru", "У меня аллергия на мёд.", "Я пока не знаю."),
         ("sv", "Min dotter heter Saga.", "Jag vet inte riktigt."),
         ("zh", "我对花生过敏。", "我记住了，谢谢。"),
+        ("de", "Ich mag keinen Kaffee.", "Ich mag das."),
+        ("es", "Me encanta el ciclismo.", "Me gusta mucho."),
+        ("fr", "J'aime le vélo.", "J'aime bien ça."),
+        ("ru", "Я не ем мясо.", "Я люблю это."),
+        ("zh", "我喜欢喝绿茶。", "我喜欢这个。"),
     ],
 )
 def test_short_lasting_statements_are_kept_and_small_talk_is_not(code: str, said: str, small_talk: str) -> None:
