@@ -32,7 +32,7 @@ _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
 _PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")
-ENDS = ".!。！"  # marks that end a statement
+_ENDS = ".!。！"  # marks that end a statement
 _JOINT = re.compile(rf"^\s*(?:{_AND}\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
@@ -226,7 +226,7 @@ def quotes_of(sentence: str) -> list[str]:
             parts[-1] += piece
     if len(parts) == 1:
         return [sentence]
-    end = sentence[-1] if sentence[-1] in ENDS else ""
+    end = sentence[-1] if sentence[-1] in _ENDS else ""
     return [_LOOSE_END.sub("", _JOINT.sub("", part)).removesuffix(end) + end for part in parts]
 
 
