@@ -77,7 +77,10 @@ _PARTS = {
 _WORD = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
 _TOWN = rf"{_WORD}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_WORD})*"
 _FIRM = rf"(?P<employer>(?:the )?{_WORD}(?: (?:(?:and|of|&) )?{_WORD})*|(?:an?|the) [\w -]{{3,40}}?)"
-_END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today|yesterday)\b)"
+_END = (
+    r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today|yesterday"
+    r"|any ?more|any longer)\b)"
+)
 _AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
 _ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
 _ENGLISH_PARTS = {
