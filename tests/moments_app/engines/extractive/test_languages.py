@@ -59,6 +59,22 @@ def test_names_and_tags_are_words_of_statements_without_feelings_or_interests(co
     assert bool(of_user(turns_of(language))) == (code in READ)
 
 
+def test_names_and_tags_are_in_the_persons_language_if_the_assistant_answers_in_another() -> None:
+    at = datetime(2026, 3, 4, 8, tzinfo=UTC)
+    talk = [
+        ("user", "我叫李娜。"),
+        ("assistant", "Nice to meet you, what a lovely name!"),
+        ("user", "我住在成都，养了一只猫叫豆豆。"),
+        ("assistant", "Young cats love cardboard boxes."),
+        ("user", "我丈夫叫张伟。"),
+        ("assistant", "You should cook for him."),
+    ]
+    turns = [Turn(n, role, text, at) for n, (role, text) in enumerate(talk)]
+    [moment] = ExtractiveEngine().build_moments(MomentRequest(turns, Journey(), "")).moments
+    assert moment.topic_tags and not any(tag.isascii() for tag in moment.topic_tags)
+    assert not moment.name.isascii()
+
+
 @pytest.mark.parametrize(
     ("code", "said", "small_talk"),
     [
