@@ -129,11 +129,11 @@ class Sentence:
 
     @cached_property
     def is_statement(self) -> bool:
-        """True if it is long enough, mostly letters, and neither a question nor a reaction."""
+        """True if it is long enough, mostly letters or an attribute ("I'm 41."), and no question or reaction."""
         if self.is_question or self.is_reaction or not self._is_long_enough:
             return False
         letters = sum(character.isalpha() or character.isspace() for character in self.text)
-        return letters >= MIN_LETTERS * len(self.text)
+        return letters >= MIN_LETTERS * len(self.text) or bool(self.attribute)
 
     @property
     def is_reaction(self) -> bool:
