@@ -204,6 +204,7 @@ def test_denied_and_hypothetical_statements_have_no_value(text: str) -> None:
         "Je n'habite pas à Berlin.",
         "我不住在北京。",
         "Я не живу в Берлине.",
+        "At card night Tom joked that nobody can trust me.",
         "我姐姐说我对猫过敏。",
         "考官看我的手，以为我是打架来的。",
     ],
