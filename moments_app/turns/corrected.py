@@ -10,6 +10,7 @@ from typing import NamedTuple
 from django.db import connection
 from django.utils import timezone
 
+from moments_app.engines.statements import SPEAKER
 from moments_app.engines.statements.dates import date_in_words
 from moments_app.models import CorrectedTurn
 from moments_app.models.atom import BY_DATE, true_at
@@ -154,5 +155,6 @@ def end_marks(ends: Iterable[End], zone: tzinfo) -> str:
             marks += correction_marks([(end.wrong, end.text)])
             continue
         day = date_in_words(time_of(end.microseconds).astimezone(zone).date())
-        marks += f" ({'' if end.is_replaced else 'no longer true '}since {day}: {' '.join(end.text.split())})"
+        text = " ".join(SPEAKER.sub("", end.text).split())
+        marks += f" ({'' if end.is_replaced else 'no longer true '}since {day}: {text})"
     return marks

@@ -387,6 +387,8 @@ def _overlap(one: Phrase, other: Phrase) -> bool:
 
 def count_phrases(sentences: Iterable[Sentence], names: Iterable[str]) -> PhraseCounts:
     said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
+    of_people = {one.language for one in said if one.is_by_person}
+    said = [one for one in said if one.language in of_people] or said  # an assistant may answer in another language
     # In other languages, small talk is not recognized, so prefer sentences with lasting information.
     said = [one for one in said if one.kinds or one.language == ENGLISH] or said
     found = PhraseCounts(frozenset(stem(word) for name in names for word in words(name)))

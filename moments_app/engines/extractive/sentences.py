@@ -32,6 +32,7 @@ _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
 _PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")
+_ENDS = ".!。！"  # marks that end a statement
 _JOINT = re.compile(rf"^\s*(?:{_AND}\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
@@ -130,11 +131,11 @@ class Sentence:
 
     @cached_property
     def is_statement(self) -> bool:
-        """True if it is long enough, mostly letters, and neither a question nor a reaction."""
+        """True if it is long enough, mostly letters or an attribute ("I'm 41."), and no question or reaction."""
         if self.is_question or self.is_reaction or not self._is_long_enough:
             return False
         letters = sum(character.isalpha() or character.isspace() for character in self.text)
-        return letters >= MIN_LETTERS * len(self.text)
+        return letters >= MIN_LETTERS * len(self.text) or bool(self.attribute)
 
     @property
     def is_reaction(self) -> bool:
@@ -214,7 +215,7 @@ def quotes_of(sentence: str) -> list[str]:
     """Split a sentence into parts that set different attributes, because the values can end at different times.
 
     "My name is Nora, I live in Oslo" sets a name and a home. If a part has no subject, the previous subject is
-    repeated: "I live in Oslo", "I … work as a nurse".
+    repeated: "I live in Oslo.", "I … work as a nurse."
     """
     parts, subject = [""], ""
     for piece in _PIECE.split(sentence):
@@ -225,7 +226,10 @@ def quotes_of(sentence: str) -> list[str]:
             parts.append(own)
         else:
             parts[-1] += piece
-    return [_LOOSE_END.sub("", _JOINT.sub("", part)) for part in parts] if len(parts) > 1 else [sentence]
+    if len(parts) == 1:
+        return [sentence]
+    end = sentence[-1] if sentence[-1] in _ENDS else ""
+    return [_LOOSE_END.sub("", _JOINT.sub("", part)).removesuffix(end) + end for part in parts]
 
 
 def _attribute(text: str) -> str:
@@ -381,7 +385,7 @@ def needs_context(text: str, language: str) -> bool:
 def is_about_speaker(text: str, language: str) -> bool:
     """Return whether the start of a sentence is about its speaker."""
     if language != ENGLISH:
-        return not set(table_words("first_person", language)).isdisjoint(words(text))
+        return not set(table_words("first_person", language)).isdisjoint(_without_elisions(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
     return bool(_FIRST_PERSON.search(text[:START_CHARS])) and not is_everybodys and not _OF_LISTENER.match(text)
 
@@ -413,4 +417,9 @@ def kinds_of(text: str, language: str) -> tuple[str, ...]:
 def _has_lasting_word(text: str, language: str) -> bool:
     if is_wide(text):
         return any(word in text for word in table_words("lasting", language))
-    return any(word.startswith(table_words("lasting", language)) for word in words(text))
+    return any(word.startswith(table_words("lasting", language)) for word in _without_elisions(text))
+
+
+def _without_elisions(text: str) -> list[str]:
+    """Return the words of a text in another language than English. French "j'aime" has two."""
+    return words(text.replace("’", "'").replace("'", " "))

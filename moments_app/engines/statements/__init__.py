@@ -55,21 +55,32 @@ _EMPLOYER = re.compile(
 # Named parts for the patterns of all languages except English.
 _PROPER = r"[A-ZÀ-ÞĀ-ŽА-ЯЁ][\w'’-]*"
 _HAN = r"\u4e00-\u9fff"
+_SURNAMES = (  # the 100 most common
+    "王李张刘陈杨黄赵吴周徐孙马朱胡郭何高林罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪"
+    "范金石廖贾夏韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤"
+)
 _PARTS = {
     "PROPER": _PROPER,
     "NAMED": rf"(?P<value>{_PROPER}(?: {_PROPER}){{0,2}})",
     "PLACE": rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|el|sur|am|an der) )?{_PROPER}){{0,2}})",
     "FIRM": rf"(?P<employer>{_PROPER}(?: {_PROPER}){{0,2}})",
     "ROLE": r"(?P<role>[^\W\d_][\w-]+)",
-    "FEW": r"(?: [\w,'’-]+){0,5}?",  # up to five words between a verb and its object
+    # up to five words or numbers between a verb and its object: "am 3. März"
+    "FEW": r"(?: (?:[\d.]+|[\w,'’-]+)){0,5}?",
+    "WORKPLACE": r"(?P<employer>[\w'’-]+(?: [\w'’-]+){0,4})(?=[.,;!]|$)",
     "HAN": _HAN,
+    # A surname and a given name. Words for people, such as 高中生 or 江苏人, may start with the same characters.
+    "HAN_NAME": rf"[{_SURNAMES}][{_HAN}]{{1,2}}(?<![人者生师员工家座])",
     "HAN_PLACE": rf"(?P<value>(?:(?![的了和跟，])[{_HAN}]){{2,8}}?)(?=[了，,。.！!；;、\s]|$|和|跟|的|已)",
 }
 # Named parts for the English patterns.
 _WORD = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
 _TOWN = rf"{_WORD}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_WORD})*"
 _FIRM = rf"(?P<employer>(?:the )?{_WORD}(?: (?:(?:and|of|&) )?{_WORD})*|(?:an?|the) [\w -]{{3,40}}?)"
-_END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today)\b)"
+_END = (
+    r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today|yesterday"
+    r"|any ?more|any longer)\b)"
+)
 _AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
 _ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
 _ENGLISH_PARTS = {
@@ -87,7 +98,7 @@ _ENGLISH_PARTS = {
     "AT": _AT,
     "END": _END,
     "POST": r"(?:(?:their|his|her|I's|the|a) )?(?:old |last |new )?(?:job|position|post|work)",
-    "CALLED": rf"(?P<value>{_WORD}(?: {_WORD})?)",
+    "CALLED": rf"(?P<value>(?:(?:Dr|Prof|Mrs?|Ms|[A-Z])\. ){{0,3}}{_WORD}(?: {_WORD})?)",
     "KIN": r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend"
     r"|fianc[ée]e?|mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss"
     r"|best friend))",

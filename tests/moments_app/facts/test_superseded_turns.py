@@ -159,7 +159,7 @@ def test_a_value_that_is_true_again_in_one_session_is_current(ada: UserProfile, 
 def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", BEFORE)
     say(ada, "s2", "2025-03-11", "I no longer live in Oslo.")
-    assert "(no longer true since 11 March 2025: User: I live in Oslo near the harbor" in found(service)[0]
+    assert "(no longer true since 11 March 2025: I live in Oslo near the harbor" in found(service)[0]
     say(ada, "s3", "2025-04-12", "I live in Bergen.")
     assert found(service)[0] == f"{BEFORE} (since 12 April 2025: Bergen)"
     say(ada, "s4", "2025-05-13", "I moved to Oslo on 2 May 2025.")

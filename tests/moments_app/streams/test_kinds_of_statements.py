@@ -33,6 +33,11 @@ UPGRADE = import_module("moments_app.migrations.0090_nothing_evicted_by_a_buffer
         ("Nora wants to run a marathon.", "goal"),
         ("Nora's sister came along.", "relationship"),
         ("Nora bought a kayak.", "event"),
+        ("Nora will visit Rome.", "plan"),
+        ("Nora's son Will broke a cup.", "problem"),
+        ("Soy alérgica a los mariscos.", "health"),
+        ("У меня аллергия на орехи.", "health"),
+        ("我对花生过敏。", "health"),
         ("Ein Satz ohne Muster.", "other"),
     ],
 )

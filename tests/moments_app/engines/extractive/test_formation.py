@@ -127,12 +127,20 @@ def test_a_name_from_the_application_is_the_speaker() -> None:
 def test_single_valued_statements_are_facts_and_their_parts_end_separately() -> None:
     said = "I live in Oslo with my wife Ann, and I work as a nurse at Haukeland Hospital."
     assert formed([("user", said)], USER) == [
-        ([], ["User: I live in Oslo with my wife Ann", "User: I work as a nurse at Haukeland Hospital."])
+        ([], ["User: I live in Oslo with my wife Ann.", "User: I work as a nurse at Haukeland Hospital."])
     ]
-    assert quotes_of("Hi there, I'm Pia and I live in Leeds.") == ["Hi there, I'm Pia", "I live in Leeds."]
-    assert quotes_of("我叫郑浩，在苏州生活，我学习物理。") == ["我叫郑浩", "我 … 在苏州生活，我学习物理。"]
-    assert quotes_of("Ich heiße Till und wohne in Leipzig.") == ["Ich heiße Till", "Ich … wohne in Leipzig."]
+    assert formed([("user", "My name is Pia Lund and I'm 41.")], USER) == [
+        ([], ["User: My name is Pia Lund.", "User: I'm 41."])
+    ]
+    assert quotes_of("Hi there, I'm Pia and I live in Leeds.") == ["Hi there, I'm Pia.", "I live in Leeds."]
+    assert quotes_of("我叫郑浩，在苏州生活，我学习物理。") == ["我叫郑浩。", "我 … 在苏州生活，我学习物理。"]
+    assert quotes_of("Ich heiße Till und wohne in Leipzig.") == ["Ich heiße Till.", "Ich … wohne in Leipzig."]
     assert quotes_of("I'm Nora, I make ceramics, and I keep bees.") == ["I'm Nora, I make ceramics, and I keep bees."]
+
+
+@pytest.mark.parametrize("said", ["I keep bees.", "We own three goats.", "I don't eat pork."])
+def test_animals_and_diets_are_lasting(said: str) -> None:
+    assert formed([("user", said)], USER) == [([f"User: {said}"], [])]
 
 
 def test_general_statements_are_about_nobody() -> None:

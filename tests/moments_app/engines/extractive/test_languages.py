@@ -59,6 +59,22 @@ def test_names_and_tags_are_words_of_statements_without_feelings_or_interests(co
     assert bool(of_user(turns_of(language))) == (code in READ)
 
 
+def test_names_and_tags_are_in_the_persons_language_if_the_assistant_answers_in_another() -> None:
+    at = datetime(2026, 3, 4, 8, tzinfo=UTC)
+    talk = [
+        ("user", "我叫李娜。"),
+        ("assistant", "Nice to meet you, what a lovely name!"),
+        ("user", "我住在成都，养了一只猫叫豆豆。"),
+        ("assistant", "Young cats love cardboard boxes."),
+        ("user", "我丈夫叫张伟。"),
+        ("assistant", "You should cook for him."),
+    ]
+    turns = [Turn(n, role, text, at) for n, (role, text) in enumerate(talk)]
+    [moment] = ExtractiveEngine().build_moments(MomentRequest(turns, Journey(), "")).moments
+    assert moment.topic_tags and not any(tag.isascii() for tag in moment.topic_tags)
+    assert not moment.name.isascii()
+
+
 @pytest.mark.parametrize(
     ("code", "said", "small_talk"),
     [
@@ -75,6 +91,11 @@ def test_names_and_tags_are_words_of_statements_without_feelings_or_interests(co
         ("ru", "У меня аллергия на мёд.", "Я пока не знаю."),
         ("sv", "Min dotter heter Saga.", "Jag vet inte riktigt."),
         ("zh", "我对花生过敏。", "我记住了，谢谢。"),
+        ("de", "Ich mag keinen Kaffee.", "Ich mag das."),
+        ("es", "Me encanta el ciclismo.", "Me gusta mucho."),
+        ("fr", "J'aime le vélo.", "J'aime bien ça."),
+        ("ru", "Я не ем мясо.", "Я люблю это."),
+        ("zh", "我喜欢喝绿茶。", "我喜欢这个。"),
     ],
 )
 def test_short_lasting_statements_are_kept_and_small_talk_is_not(code: str, said: str, small_talk: str) -> None:
