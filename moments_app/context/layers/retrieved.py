@@ -126,7 +126,7 @@ def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, 
     text = shorten_middle(result.unmarked_content, most_chars, result.ref)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
-    return Item(
+    item = Item(
         text + result.marks + _validity(result, zone),
         ref=result.ref,
         source_sequences=sequences,
@@ -140,6 +140,9 @@ def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, 
         marks=result.marks,
         also=result.also,
     )
+    if result.words is not None and item.text == result.unmarked_content:
+        item.words = result.words
+    return item
 
 
 def _validity(result: Result, zone: ZoneInfo) -> str:
