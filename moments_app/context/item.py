@@ -11,7 +11,7 @@ from django.utils.functional import cached_property
 
 from moments_app.engines.words import undated_words, words_of
 from moments_app.models.atom import ATOMS, ENTITIES
-from sessions_app.text.invisible_characters import without_invisible
+from sessions_app.text.invisible_characters import has_invisible, without_invisible
 
 MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
 # The share of a fact's words that a turn must contain to count as the same. It is less than 1, because a fact in the
@@ -57,7 +57,8 @@ class Item:
     cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if f"{self.text}{self.name}{self.tool}{self.speaker}".isascii():
+        shown = f"{self.text} {self.name} {self.tool} {self.speaker}"
+        if shown.isascii() or not has_invisible(shown):
             return
         for name in ("text", "name", "tool", "speaker", "marks"):
             setattr(self, name, without_invisible(getattr(self, name)))
@@ -79,7 +80,7 @@ class Item:
 
     @cached_property
     def local_day(self) -> date | None:
-        return self.time and self.time.astimezone(self.zone).date()
+        return self.local_time and self.local_time.date()
 
     @cached_property
     def words(self) -> list[str]:

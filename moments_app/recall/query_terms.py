@@ -295,18 +295,19 @@ def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[s
     """Return the known stems that contain a searched stem or are part of one, with the length of the part."""
     found: dict[str, int] = {}
     for language, asked in _in_compounding_languages(stems):
+        prefix = len(f"{language}:")
         for stem in by_language.get(language, ()):
-            if letters := _shared_part(lexemes.split_stem(stem)[1], asked):
-                found[stem] = max(letters, found.get(stem, 0))
+            bare = stem[prefix:]
+            part, whole = (bare, asked) if len(bare) < len(asked) else (asked, bare)
+            if part in whole and _is_compound_with(whole, part):
+                found[stem] = max(len(part), found.get(stem, 0))
     return found
 
 
-def _shared_part(one: str, other: str) -> int:
-    """Return the length of the shorter stem if the longer one is a compound that contains it, otherwise 0."""
-    part, whole = sorted((one, other), key=len)
+def _is_compound_with(whole: str, part: str) -> bool:
     is_first = len(part) >= MIN_FIRST and whole.startswith(part)
     is_last = len(part) >= MIN_LAST and whole.endswith(part)
-    return len(part) if (is_first or is_last) and len(whole) >= len(part) + MIN_REST else 0
+    return (is_first or is_last) and len(whole) >= len(part) + MIN_REST
 
 
 def _in_compounding_languages(stems: Iterable[str]) -> Iterator[tuple[str, str]]:

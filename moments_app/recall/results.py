@@ -113,6 +113,7 @@ class Result:
     # scores keyed by search: BM25 for text search, the cosine for semantic search
     scores: dict[str, float] = field(default_factory=dict)
     share: float = 0.0  # share of the query's words that the text contains, weighted by rarity
+    words: list[str] | None = None  # words of `unmarked_content`, if they were compared with those of other results
 
     def is_relevant(self, least: float) -> bool:
         """Return whether the result matches a word or the meaning of the query, or is next to a match.

@@ -200,8 +200,13 @@ def semantic_scores(similarity: Mapping[Key, float], *, unembedded: Collection[K
         by_kind[key[0]][key] = cosine
     of_all = _Scale(similarity.values())
     scales = {kind: _Scale(found.values()) if len(found) >= MIN_OF_KIND else of_all for kind, found in by_kind.items()}
-    scores = {key: scales[kind].score(cosine) for kind, found in by_kind.items() for key, cosine in found.items()}
-    return scores | {key: scales.get(key[0], of_all).mean_score for key in unembedded}
+    scores: dict[Key, float] = {}
+    for kind, found in by_kind.items():
+        scores |= scales[kind].scores(found)
+    for key in unembedded:
+        scale = scales.get(key[0], of_all)
+        scores |= scale.scores({key: scale.mean})
+    return scores
 
 
 class _Scale:
@@ -209,14 +214,14 @@ class _Scale:
 
     def __init__(self, similarities: Iterable[float]) -> None:
         nearest = sorted(similarities, reverse=True)[:CANDIDATES]
-        mean, self._least = fmean(nearest), nearest[-1]
-        self._deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
-        self.mean_score = self.score(mean)
+        self.mean, self._least = fmean(nearest), nearest[-1]
+        self._deviation = math.sqrt(fmean([(cosine - self.mean) ** 2 for cosine in nearest]))
 
-    def score(self, cosine: float) -> float:
-        if self._deviation < 1e-9 or cosine <= self._least:
-            return 0.0
-        return (cosine - self._least) / self._deviation
+    def scores(self, similarity: Mapping[Key, float]) -> dict[Key, float]:
+        least, deviation = self._least, self._deviation
+        if deviation < 1e-9:
+            return dict.fromkeys(similarity, 0.0)
+        return {key: (cosine - least) / deviation if cosine > least else 0.0 for key, cosine in similarity.items()}
 
 
 def turn_scores(
@@ -267,8 +272,9 @@ def share_with_sources(
     of_facts: dict[Place, float] = defaultdict(float)
     for key, places in sources.items():
         for place in places:
-            of_facts[place] = max(of_facts[place], facts[key])
+            if facts[key] > of_facts[place]:
+                of_facts[place] = facts[key]
     for key, places in sources.items():
-        facts[key] += SOURCE_SHARE * max(turns[place] for place in places)
+        facts[key] += SOURCE_SHARE * max([turns[place] for place in places])
     for place, score in of_facts.items():
         turns[place] += SOURCE_SHARE * score

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any
 
 from django.db import connection
@@ -103,9 +104,9 @@ class Hits:
     places: dict[int, Place] = field(default_factory=dict)  # of turns, by primary key
     source_pks: dict[Key, list[int]] = field(default_factory=dict)  # the source turns of facts
 
-    @property
+    @cached_property
     def shares(self) -> dict[Key, float]:
-        """The scores in text search as shares of the maximum score."""
+        """The scores in text search as shares of the maximum score. Read them after the last `update`."""
         return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
 
     @property
@@ -260,7 +261,8 @@ def read_results(
         found.score = ranking[key]
         found.score *= _score_factor(found, request, is_mentioned)
     results = [found for found in read.values() if request.until is None or found.time < request.until]
-    results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
+    results.sort(key=attrgetter("ref"))
+    results.sort(key=attrgetter("score", "time"), reverse=True)  # equal results stay sorted by address
     nearest = max(hits.semantic.values(), default=0.0)
     least = MIN_COSINE_SHARE * nearest if request.used_mode == "hybrid" else -1.0
     relevant = [result for result in results if result.is_relevant(least)]
@@ -314,7 +316,9 @@ def _deduplicated(results: Iterable[Result]) -> list[Result]:
     words: dict[int, frozenset[str]] = {}  # words of valid results, keyed by position
     derived: dict[int, frozenset[str]] = {}  # words of results that are not turns, keyed by position
     for result in found:
-        own = frozenset(words_of(f"{result.role} {result.unmarked_content}"))  # statements begin with "User:" or a name
+        result.words = words_of(result.unmarked_content)
+        # Statements begin with "User:" or a name.
+        own = frozenset([*result.words, result.role] if result.role else result.words)
         if result.kind != "turn" and not result.has_ended:
             if any(map(own.issubset, words.values())):
                 continue

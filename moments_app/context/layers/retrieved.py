@@ -33,6 +33,7 @@ from moments_app.recall.request import MAX_WORDS, Span
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall, results_in_span, span_for
 from sessions_app import lexemes
+from sessions_app.process_cache import cached_by_hash
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
@@ -52,6 +53,8 @@ LINE_OVERHEAD = 8  # tokens around a result
 LENGTH_EXPONENT = 0.2
 SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # how operators' pages name the two searches
+CACHED_TEXTS = 20_000  # maximum results whose tokens are cached
+_tokens = cached_by_hash(CACHED_TEXTS)(estimate_tokens)  # the contexts of a person share many results
 
 
 def retrieved(source: ContextInput) -> Iterable[Item]:
@@ -103,7 +106,7 @@ def _within_share(results: Sequence[tuple[float, Result]], span: Span, applied: 
     """Yield the results from the time that the query mentions, up to their share of the budget."""
     left = applied if span.is_whole_query else int(SPAN_SHARE * applied)
     for score, result in results:
-        left -= estimate_tokens(result.content[:MAX_CHARS])
+        left -= _tokens(result.content[:MAX_CHARS])
         if left < 0:
             return
         yield score, result
@@ -126,7 +129,7 @@ def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, 
     text = shorten_middle(result.unmarked_content, most_chars, result.ref)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
-    return Item(
+    item = Item(
         text + result.marks + _validity(result, zone),
         ref=result.ref,
         source_sequences=sequences,
@@ -140,6 +143,9 @@ def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, 
         marks=result.marks,
         also=result.also,
     )
+    if result.words is not None and item.text == result.unmarked_content:
+        item.words = result.words
+    return item
 
 
 def _validity(result: Result, zone: ZoneInfo) -> str:
@@ -159,7 +165,7 @@ def _score(result: Result) -> float:
     """
     if result.score <= 0:
         return result.score
-    tokens = estimate_tokens(result.content[:MAX_CHARS])
+    tokens = _tokens(result.content[:MAX_CHARS])
     of_kind = 1.0 if result.kind == "turn" else min(1.0, USUAL_LINE / max(tokens, 1))
     of_length: float = (USUAL_LINE / (tokens + LINE_OVERHEAD)) ** LENGTH_EXPONENT
     return result.score * of_kind * of_length
