@@ -293,7 +293,7 @@ class TestAsking:
         talk(ada, 4)
         with CaptureQueriesContext(connection) as statements:
             context(service, "new")
-        assert not any("moments_app_summary" in statement["sql"] for statement in statements)
+        assert not any('FROM "moments_app_summary"' in statement["sql"] for statement in statements)
 
     def test_a_new_session_uses_the_given_agent(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "coach")
