@@ -35,7 +35,8 @@ NOTE = (
     "p50 in milliseconds, divided by the seconds that ten million loops of `x += i` take. Growth: the last number, "
     "divided by the first. Large tables that were read whole meanwhile: {}."
 )
-# The SQL that copies the rows of some sessions (`read`) for people. The first copy keeps its session's id.
+# The SQL that copies the rows of some sessions (`read`) for people. The first copy keeps its session's id. Vectors get
+# a little noise, because an index of nearest neighbors works badly with many equal vectors.
 _COPIES = {
     "sessions_app.Session": """
         INSERT INTO sessions_app_session ({columns}, user_id, session_id)
@@ -53,8 +54,11 @@ _COPIES = {
         WHERE session.id = ANY(%(sessions)s)
     """,
     "moments_app.TurnEmbedding": """
-        INSERT INTO moments_app_turnembedding ({columns}, user_id, source_id)
-        SELECT {read}, copied.user_id, copied.id FROM moments_app_turnembedding read
+        INSERT INTO moments_app_turnembedding ({columns}, user_id, source_id, vector)
+        SELECT {read}, copied.user_id, copied.id, read.vector + (
+            SELECT array_agg((random() - 0.5) * 0.02)::halfvec FROM generate_series(1, vector_dims(read.vector))
+        )
+        FROM moments_app_turnembedding read
         JOIN sessions_app_message message ON message.id = read.source_id
         JOIN sessions_app_session session ON session.id = message.session_id
         JOIN sessions_app_session other
@@ -65,7 +69,7 @@ _COPIES = {
         WHERE session.id = ANY(%(sessions)s)
     """,
 }
-_OTHER_COLUMNS = {"id", "user_id", "session_id", "source_id", "moment_id"}  # of copies
+_OTHER_COLUMNS = {"id", "user_id", "session_id", "source_id", "moment_id", "vector"}  # of copies
 
 Times = dict[str, list[float]]  # by kind of request, in milliseconds per unit
 
@@ -190,7 +194,7 @@ def _statistics(column: str) -> dict[str, int]:
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT relname, {column} FROM pg_stat_user_tables")  # noqa: S608 (our own column)
+        cursor.execute(f"SELECT relname, {column} FROM pg_stat_user_tables")
         return dict(cursor.fetchall())
 
 
