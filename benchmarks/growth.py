@@ -35,7 +35,8 @@ NOTE = (
     "p50 in milliseconds, divided by the seconds that ten million loops of `x += i` take. Growth: the last number, "
     "divided by the first. Large tables that were read whole meanwhile: {}."
 )
-# The SQL that copies the rows of some sessions (`read`) for people. The first copy keeps its session's id.
+# The SQL that copies the rows of some sessions (`read`) for people. The first copy keeps its session's id. Vectors get
+# a little noise, because an index of nearest neighbors works badly with many equal vectors.
 _COPIES = {
     "sessions_app.Session": """
         INSERT INTO sessions_app_session ({columns}, user_id, session_id)
@@ -53,8 +54,11 @@ _COPIES = {
         WHERE session.id = ANY(%(sessions)s)
     """,
     "moments_app.TurnEmbedding": """
-        INSERT INTO moments_app_turnembedding ({columns}, user_id, source_id)
-        SELECT {read}, copied.user_id, copied.id FROM moments_app_turnembedding read
+        INSERT INTO moments_app_turnembedding ({columns}, user_id, source_id, vector)
+        SELECT {read}, copied.user_id, copied.id, read.vector + (
+            SELECT array_agg((random() - 0.5) * 0.02)::halfvec FROM generate_series(1, vector_dims(read.vector))
+        )
+        FROM moments_app_turnembedding read
         JOIN sessions_app_message message ON message.id = read.source_id
         JOIN sessions_app_session session ON session.id = message.session_id
         JOIN sessions_app_session other
@@ -65,7 +69,7 @@ _COPIES = {
         WHERE session.id = ANY(%(sessions)s)
     """,
 }
-_OTHER_COLUMNS = {"id", "user_id", "session_id", "source_id", "moment_id"}  # of copies
+_OTHER_COLUMNS = {"id", "user_id", "session_id", "source_id", "moment_id", "vector"}  # of copies
 
 Times = dict[str, list[float]]  # by kind of request, in milliseconds per unit
 
@@ -88,13 +92,13 @@ def main(arguments: list[str]) -> int:
         people = [_with_turns(conversation, turns) for turns in options.turns]
         let_a_minute_pass(wait_for_jobs)  # counts the words
         _settle()
-        before = _scans()
+        before = _rows_scanned()
         _print("a person's turns", options.turns, _measured(port, key, people, options.rounds), before)
         times = []
         for number in options.people:
             _add_people(conversation, number)
             _settle()
-            before = _scans()
+            before = _rows_scanned()
             times += _measured(port, key, people[:1], options.rounds)
         _print("people", options.people, times, before)
     return 0
@@ -166,21 +170,31 @@ def _measured(port: int, key: str, people: Sequence[Person], rounds: int) -> lis
 
 
 def _print(of: str, numbers: Sequence[int], times: Sequence[Times], before: dict[str, int]) -> None:
-    scanned = [table for table, scans in _scans().items() if scans > before.get(table, 0)]
+    after = _rows_scanned()
+    whole = [table for table, rows in _large_tables().items() if after[table] - before.get(table, 0) >= rows]
     rows = []
     for what in KINDS:
         p50s = [median(each[what]) for each in times]
         rows.append([what, *(f"{p50:.1f}" for p50 in p50s), f"{p50s[-1] / p50s[0]:.2f} ×"])
     columns = ["what", *(f"{number:,}" for number in numbers), "growth"]
-    print_markdown(TITLE.format(of), columns, rows, NOTE.format(", ".join(scanned) or "none"))
+    print_markdown(TITLE.format(of), columns, rows, NOTE.format(", ".join(whole) or "none"))
 
 
-def _scans() -> dict[str, int]:
-    """Return the number of sequential scans of each large table so far."""
+def _rows_scanned() -> dict[str, int]:
+    """Return the number of rows of each table that sequential scans have read so far."""
+    return _statistics("seq_tup_read")
+
+
+def _large_tables() -> dict[str, int]:
+    """Return the number of rows of each large table."""
+    return {table: rows for table, rows in _statistics("n_live_tup").items() if rows > MANY_ROWS}
+
+
+def _statistics(column: str) -> dict[str, int]:
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute("SELECT relname, seq_scan FROM pg_stat_user_tables WHERE n_live_tup > %s", [MANY_ROWS])
+        cursor.execute(f"SELECT relname, {column} FROM pg_stat_user_tables")
         return dict(cursor.fetchall())
 
 
