@@ -19,11 +19,9 @@ from benchmarks.site import Site
 
 NAMES = (
     "append",
-    "load",
     "build",
     "context",
     "recall",
-    "search",
     "chat",
     "settle",
     "retention",
@@ -37,9 +35,7 @@ NAMES = (
 # The benchmarks of the main table, with values that differ from their defaults.
 MAIN: dict[str, dict[str, Any]] = {
     "append": {"ROUNDS": 3},
-    "load": {"LENGTHS": (50, 10_000, 100_000), "ROUNDS": 10},
     "context": {"LENGTHS": (200, 10_000, 100_000), "MEMORIES": (10, 1_000), "ROUNDS": 8},
-    "search": {},
     "settle": {"SESSIONS": 1_000, "SETTLED": 100},
     "imports": {"FILE_MB": 20},
 }

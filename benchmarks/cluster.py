@@ -88,8 +88,8 @@ def _all(sql: str, parameters: Sequence[Any]) -> list[Any]:
 def seed(people: int) -> list[Any]:
     """Return people, each with a session of two turns. The first call creates them."""
     from sessions_app.models import Session, UserProfile
+    from sessions_app.models.session import NamedSession
     from sessions_app.transcript.append import Batch, NewMessage, append_many
-    from sessions_app.transcript.store import NamedSession
 
     with connection.cursor() as cursor:
         cursor.execute(_SEED_PEOPLE, [people])

@@ -13,12 +13,11 @@ from benchmarks.build import SEED_MOMENTS
 from benchmarks.cases import Case, Times, measured, replay
 from benchmarks.clients import WORDS, Http
 from benchmarks.figures import Figure
-from benchmarks.load import seeded
-from benchmarks.seed import settle
+from benchmarks.seed import SEED_TURNS, settle
 from benchmarks.site import Site
 from moments_app.context.assemble import ContextRequest, serve_context
 from moments_app.models import MemoryStream, Summary
-from sessions_app.models import ApiKey, Session
+from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.jobs import count
 
@@ -32,8 +31,16 @@ LENGTHS = (200, 10_000, 200_000)
 MEMORIES = (10, 1_000, 10_000)  # moments and entities
 ROUNDS = 15
 REPEATS = 4
+LIVE_TURNS = 40  # turns after the latest partition event
+BUILD_TURNS = 175  # turns between two partition events
 QUERY = "When does the heating element for the kiln arrive, and who fits it?"
 
+SEED_EVENTS = """
+INSERT INTO sessions_app_message
+    (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)
+SELECT session_id, user_id, sequence, 'partition', 'tool', 'session_partition', content, 27, created_at, '{}'
+FROM sessions_app_message WHERE session_id = %s AND sequence %% %s = %s AND sequence <= %s
+"""
 SEED_ENTITIES = """
 INSERT INTO moments_app_memoryatom (stream_id, user_id, atom_id, atom_type, kind, content, content_hash, state,
     formed_at, created_at, is_pinned, access_count, source_message_ids, engine)
@@ -59,8 +66,20 @@ def figures(site: Site) -> list[Figure]:
 
 
 def _session(what: str, length: int, memories: int) -> tuple[str, Session]:
-    session = seeded(f"context-{length}-{memories}-{what[:3]}", length, events=True)
+    user = UserProfile.objects.ensure(f"context-{length}-{memories}-{what[:3]}")
+    last_event = length - 1 - LIVE_TURNS
+    session = Session.objects.create(
+        user=user,
+        session_id=user.user_id,
+        message_count=length,
+        last_sequence=length - 1,
+        total_tokens=27 * length,
+        live_tokens=27 * length,
+        live_from_sequence=last_event + 1,
+    )
     with connection.cursor() as cursor:
+        cursor.execute(SEED_TURNS, {"turns": length, "session": session.pk, "text": WORDS})
+        cursor.execute(SEED_EVENTS, [session.pk, BUILD_TURNS, last_event % BUILD_TURNS, last_event])
         cursor.execute(SEED_MOMENTS, [session.user_id, WORDS, memories])
         stream = MemoryStream.objects.ensure_list(session.user)
         cursor.execute(SEED_ENTITIES, [stream.pk, session.user_id, WORDS, memories])

@@ -25,10 +25,9 @@ ENTER = """
 SELECT u.*, set_config('memory.user_pk', u.id::text, true), set_config('role', 'memory_request', true)
 FROM sessions_app_userprofile u WHERE u.user_id = %s ORDER BY u.id LIMIT 1
 """
-SESSION = """
-SELECT * FROM sessions_app_session WHERE user_id = %s AND session_id = %s ORDER BY id LIMIT 1
+LOCKED_SESSION = """
+SELECT * FROM sessions_app_session WHERE user_id = %s AND session_id = %s ORDER BY id LIMIT 1 FOR NO KEY UPDATE
 """
-LOCKED_SESSION = f"{SESSION} FOR NO KEY UPDATE"
 KNOWN = "SELECT * FROM sessions_app_message WHERE session_id = %s AND external_id = ANY(%s)"
 INSERT = """
 INSERT INTO sessions_app_message
@@ -117,18 +116,6 @@ class Raw:
             rows = [sequences, [WORDS] * count, [tokens] * count, external_ids]
             self._cursor.execute(INSERT, [session, user, *rows]).fetchall()
             self._cursor.execute(COUNT, {"count": count, "tokens": count * tokens, "session": session})
-
-    def load(self, live_sql: str, user_id: str, session_id: str, limit: int) -> None:
-        """Read the data of a reload with six queries."""
-        self._one(KEY, [self._prefix])
-        with self._transaction():
-            user = self._one(ENTER, [user_id])[0]
-            session = self._one(SESSION, [user, session_id])[0]
-            self.live(live_sql, session, user, limit)
-
-    def live(self, live_sql: str, session: int, user: int, limit: int) -> None:
-        """Execute the loader's only query."""
-        self._cursor.execute(live_sql, {"session": session, "user": user, "limit": limit}).fetchall()
 
     def build(self, *, job: int, user: int, session: int, turns: int, turns_each: int) -> None:
         """Do the claim and commit of a moment build, with one `executemany` for moments and one for turns."""

@@ -152,13 +152,13 @@ class RunningSite:
         with closing(Http(self.port, self.key)) as http:
             http.request(*requests[0])  # fills the caches of processes
             _rest()
-            before, first = self._cpu(), _unit()
+            before, first = self._cpu(), seconds_of_loop()
             times = [timed(partial(http.request, *request)) for request in requests[1:]]
             _rest()
         used: dict[str, float] = defaultdict(float)
         for process, (part, seconds) in self._cpu().items():
             used[part] += seconds - before.get(process, (part, 0.0))[1]
-        unit = (first + _unit()) / 2
+        unit = (first + seconds_of_loop()) / 2
         figures = [f"{used[part] * 1000 / len(times) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
         return [*figures, f"{median(times) * 1000:.1f}", f"{quantiles(times, n=20)[-1] * 1000:.1f}"]
 
@@ -214,7 +214,7 @@ def _send(port: int, key: str, items: Iterable[Item], deadline: float) -> dict[s
     return times
 
 
-def _unit() -> float:
+def seconds_of_loop() -> float:
     """Return the CPU seconds that ten million iterations of a loop take now."""
     began, x = time.process_time(), 0
     for i in range(1_000_000):

@@ -56,7 +56,7 @@ from moments_app.interfaces.chat.rounds import start_replaying
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
-from sessions_app.database.statement_timeouts import Deadline, using_deadline
+from sessions_app.database.transactions import Deadline, using_deadline
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 

@@ -33,7 +33,7 @@ from psycopg.errors import InsufficientPrivilege
 from memoryproject.serving import anonymous_throttle
 from sessions_app.api.errors import unavailable
 from sessions_app.clock import TOLERANCE
-from sessions_app.database.statement_timeouts import Unavailable
+from sessions_app.database.transactions import Unavailable
 from sessions_app.limited_operators import acting_as_limited_operator, is_limited
 from sessions_app.models import Event, LoginLimit
 from sessions_app.people.provenance import declared

@@ -11,9 +11,9 @@ class MomentsAppConfig(AppConfig):
 
     def ready(self) -> None:
         """Import the modules that register receivers of signals, tables, processes and layers."""
-        from moments_app import triggers  # noqa: F401
         from moments_app.prompts import install_shipped_prompts
         from moments_app.provenance import declared  # noqa: F401 (adds itself to the registry)
+        from moments_app.streams import add_atoms, edit  # noqa: F401 (receive signals)
 
         autodiscover_modules("declared", "processes", "layers")
         post_migrate.connect(install_shipped_prompts, sender=self)

@@ -11,11 +11,10 @@ class SessionsAppConfig(AppConfig):
     def ready(self) -> None:
         from sessions_app.api import schema  # noqa: F401 (registers itself)
         from sessions_app.api.authentication import KeyCheckProvider
-        from sessions_app.database import first_statement
-        from sessions_app.database.database_roles import RoleProvider
+        from sessions_app.database import transactions
         from sessions_app.database.resumable_migrations import make_resumable
-        from sessions_app.database.statement_timeouts import TimeoutProvider
+        from sessions_app.database.transactions import RoleProvider, TimeoutProvider
         from sessions_app.people import declared  # noqa: F401 (adds itself to the registry)
 
-        first_statement.register(RoleProvider(), TimeoutProvider(), KeyCheckProvider())
+        transactions.register(RoleProvider(), TimeoutProvider(), KeyCheckProvider())
         pre_migrate.connect(make_resumable, sender=self)

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.db.models.query import QuerySet
 from psycopg.errors import LockNotAvailable
 
-from sessions_app.database.statement_timeouts import set_local
+from sessions_app.database.transactions import set_local
 from sessions_app.models import Event
 
 TIMES_CORRECTED = "times_put_back"  # event type

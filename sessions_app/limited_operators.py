@@ -1,8 +1,8 @@
 """Row-level security for operators who are limited to some applications.
 
 On pages of such an operator, queries run in the role `memory_operator`, which can only read and change rows of these
-applications. `database/database_roles.py` describes how transactions switch to the role. The migration of a table with
-data of people or applications needs the operation `let_operators`.
+applications. `database/transactions.py` switches to the role. The migration of a table with data of people or
+applications needs the operation `let_operators`.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.migrations import RunSQL
 
-from sessions_app.database.database_roles import ADMIN, Role, current_role, using_role
+from sessions_app.database.transactions import ADMIN, Role, current_role, using_role
 
 OPERATOR_ROLE = "memory_operator"
 # SQL for the primary keys of the operator's applications, and of the operator's login.

@@ -14,8 +14,8 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
-from sessions_app.database.first_statement import SNAPSHOT
 from sessions_app.database.sql import columns, insert_if_missing, read_first
+from sessions_app.database.transactions import SNAPSHOT
 from sessions_app.models.user_profile import UserProfile
 
 ROLE = "memory_request"

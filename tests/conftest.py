@@ -36,10 +36,9 @@ from moments_app.context import receipts
 from moments_app.engines import embeddings
 from moments_app.interfaces.chat import rounds
 from moments_app.turns import platform_text
-from sessions_app import daily_limits
 from sessions_app.api import authentication
 from sessions_app.database import deferred_writes, wake
-from sessions_app.models import ApiKey, UserProfile
+from sessions_app.models import ApiKey, UserProfile, daily_limit
 from sessions_app.process_cache import ProcessCache
 from tests.support import folders
 from tests.support.api import Api
@@ -212,11 +211,11 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Conf, "POLL", 0)
     monkeypatch.setattr(authentication, "CACHED_KEYS", ProcessCache(authentication.MAX_KEYS, seconds=3_600))
     cache.clear()
-    daily_limits.meter.forget()
+    daily_limit.meter.forget()
     platform_text.written_lines.forget()
     yield
-    daily_limits.meter.forget()
-    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.line_buffer, daily_limits.usage_writer):
+    daily_limit.meter.forget()
+    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.line_buffer, daily_limit.usage_writer):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,18 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import lean, lives, memory_tokens, memory_words, quickstart, walk
+from benchmarks import growth, lean, lives, memory_tokens, memory_words, quickstart, walk
 from benchmarks import recall_quality as quality
+from benchmarks.clients import Http
 from benchmarks.conversations import read_folder
 from benchmarks.evidence import Statement, share_among, share_in_text
 from benchmarks.figures import Figure
 from benchmarks.kept import Results, judged, print_comparison
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
-from benchmarks.steady import Seen
-from benchmarks.stored import StoredConversation
+from benchmarks.request import KINDS
+from benchmarks.steady import CONVERSATIONS, Seen
+from benchmarks.stored import StoredConversation, store
 from moments_app.models import Job
 from moments_app.models.job import TASK
 from sessions_app.models import ApiKey, Message
@@ -82,12 +85,10 @@ def run() -> Run:
 
 
 # One topic over HTTP, one with a command, one in a process. `make bench-all` runs all topics with few rows first.
-TOPICS = {"append": "Append over HTTP", "search": "Search what was said", "settle": "Settle "}
+TOPICS = {"append": "Append over HTTP", "recall": "Search facts", "settle": "Settle "}
 ALL_TOPICS = {
-    "load": "Load the live window",
     "build": "Build moments of",
     "context": "Context over HTTP",
-    "recall": "Search facts",
     "chat": "First byte of a streamed answer",
     "retention": "Archive turns",
     "imports": "Import",
@@ -459,6 +460,22 @@ def test_each_kind_of_request_is_made_before_memory_is_read(tmp_path: Path) -> N
     assert Message.objects.count() == 2
     assert figures.pop("requests") == 10 and figures.pop("per second") > 0
     assert sum(figures.values()) > 50  # MB
+
+
+@pytest.mark.django_db(transaction=True)
+def test_copies_of_a_conversation_are_asked_for_at_each_size(capsys: pytest.CaptureFixture[str]) -> None:
+    key = ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
+    [conversation] = [one for one in read_folder(CONVERSATIONS) if one.id == growth.CONVERSATION]
+    with live_site() as url, closing(Http(port := int(url.rpartition(":")[2]), key)) as http:
+        store(http, conversation)
+        people = [growth._with_turns(conversation, turns) for turns in (30, 800)]
+        growth._add_people(conversation, 5)
+        times = growth._measured(port, key, people, 2)
+    sizes = [Message.objects.filter(user__user_id=person.conversation.id).count() for person in people]
+    assert 30 <= sizes[0] < 90 and sizes[1] == 2 * 400 + 4
+    assert {what: len(each) for what, each in times[1].items()} == dict.fromkeys(KINDS, 2)
+    growth._print("turns", [30, 800], times, {})
+    assert [row["what"] for row in table(capsys.readouterr().out, "Durations by the number of turns")] == list(KINDS)
 
 
 def test_a_walk_notes_the_functions_of_the_apps_that_run() -> None:

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
@@ -26,7 +26,7 @@ from memory_extras.lab.probes.save import CannotProbe, Draft, TooManyProbes, cha
 from memory_extras.lab.trials.parts import describe_input, is_about_streams, readable_parts
 from memory_extras.lab.trials.try_prompt import CannotTry, try_prompt
 from memory_extras.lab.trials.try_prompt import TrialAnswer as Tried
-from moments_app.interfaces.api.jobs import Accepted, accepted
+from moments_app.interfaces.api.jobs import Accepted
 from moments_app.interfaces.api.prompts import NUMBER_MAX, BasePromptViewSet
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.prompts import BLANK_PROMPT, MAX_CHARS, normalize_newlines
@@ -35,12 +35,12 @@ from sessions_app.api.fields import (
     SEQUENCE_MAX,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     UUIDField,
     WordsField,
 )
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
@@ -202,9 +202,8 @@ class ProbeViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Person
         The job's `result` has the number of probes that were met. The `run_id` of the results is the `job_id`.
         """
         person, session = self.found_person, self.session("session_id")
-        return accepted(
-            Job.objects.request(RunProbes.name, session, user_id=person.pk, requested_by=self.actor, force=True)
-        )
+        job = Job.objects.request(RunProbes.name, session, user_id=person.pk, requested_by=self.actor, force=True)
+        return self.answer({"job_id": job.job_id}, status.HTTP_202_ACCEPTED)
 
     def session(self, name: str) -> Session | None:
         """Return the session named in a field of the body, or None if the field is missing."""

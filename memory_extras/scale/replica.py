@@ -22,7 +22,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from sessions_app.database.database_roles import ADMIN, current_role, using_role
+from sessions_app.database.transactions import ADMIN, current_role, using_role
 
 ALIAS = "replica"
 MAX_LAG_SECONDS = 60  # maximum lag while the replica has changes to replay

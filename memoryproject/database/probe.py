@@ -10,7 +10,7 @@ import psycopg
 import structlog
 from django.db import connection
 
-from sessions_app.database.statement_timeouts import Deadline
+from sessions_app.database.transactions import Deadline
 
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)

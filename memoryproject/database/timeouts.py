@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
 from memoryproject.database import embedded
-from sessions_app.database.statement_timeouts import set_local
+from sessions_app.database.transactions import set_local
 
 RESPONSE_TIMEOUT = 5.0  # maximum seconds for a response
 INTERRUPT_INTERVAL = 1.0  # interval of the interruptions, which are repeated because a rollback may hang too

@@ -30,7 +30,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from memoryproject.database.probe import PROBE, DeadlinePassed
 from memoryproject.serving.fair_shares import FAIR_SHARES, UNKNOWN_CALLER, Caller, Refused, caller, charge_caller
-from sessions_app.database.statement_timeouts import deadline
+from sessions_app.database.transactions import deadline
 from sessions_app.process_cache import VERIFIED, hash_of
 from sessions_app.refusals import error_data
 

@@ -28,7 +28,7 @@ from moments_app.reports import overview
 from moments_app.reports.incidents import Incident
 from moments_app.reports.overview import Backlog, job_groups
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.database.database_roles import ADMIN, using_role
+from sessions_app.database.transactions import ADMIN, using_role
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # if due work waits longer, the site counts as degraded
 MANY_RESTARTS = 3

@@ -34,7 +34,7 @@ from moments_app.recall.vectors import EmbeddingProgress, embedding_progress
 from moments_app.reports.overview import DUE, JobGroup, estimated_rows, job_groups
 from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
-from sessions_app.database.database_roles import using_role
+from sessions_app.database.transactions import using_role
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today

@@ -27,8 +27,8 @@ from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.session import new_context_id
 from sessions_app.row_security import acting_for
-from sessions_app.security.secret_key import new_context_id
 from sessions_app.signals import digest_wanted
 
 PLANS = ("query", "stable")

@@ -23,7 +23,7 @@ from moments_app.recall.results import Result
 from moments_app.turns import platform_text
 from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.models import Session, UserProfile
-from sessions_app.security.secret_key import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 _ATOMS = "rem://atoms/"
 # Lock the rows in order, to prevent deadlocks between processes.

@@ -23,13 +23,12 @@ from moments_app.engines.numbers import (
     counts_of_lists,
     decades_in_digits,
     derived_numbers,
-    fold,
-    in_digits,
     numbers_in,
     spans_of_years,
     years_since,
 )
 from moments_app.engines.transcript import Turn
+from moments_app.engines.words import fold, in_digits
 from sessions_app import lexemes
 
 MIN_SHARE = 0.25  # minimum share of a sentence's words that must be in the conversation; 0.5 would drop paraphrases

@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
-from moments_app.engines.numbers import digits_with_positions, fold, in_digits
+from moments_app.engines.words import digits_with_positions, fold, in_digits
 from sessions_app import lexemes
 
 # Kinds of patterns.

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memoryproject.serving.fair_shares import caller, charge_caller
 from memoryproject.serving.request_limits import RESERVED_THREADS, ThreadsOfLoops
-from sessions_app.daily_limits import Call, counting
-from sessions_app.database.statement_timeouts import RequestKind, serving
+from sessions_app.database.transactions import RequestKind, serving
+from sessions_app.models.daily_limit import Call, counting
 from sessions_app.refusals import Refusal
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def check_request(scope: Scope) -> ASGIRequest:
 
 
 def count_calls(application: ASGIApp) -> ASGIApp:
-    """Wrap an ASGI application to count its calls. Report the usage in headers, like `DailyLimitsMiddleware`."""
+    """Wrap an ASGI application to count its calls. Report the usage in headers, like `LimitsMiddleware`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         with counting(Call()) as call:

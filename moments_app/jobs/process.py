@@ -16,13 +16,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import F, FloatField
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
+from django.dispatch import receiver
 
 from moments_app.engines import EngineFactory
 from moments_app.models import Circuit, Correction, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import TITLES, JobQuerySet
+from moments_app.turns.platform_text import note_platform_text
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
+from sessions_app.transcript.append import messages_appended
 
 Progress = Callable[[int, int], None]  # finished steps, total steps
 
@@ -215,7 +218,7 @@ class Process(ABC, Generic[Input, Answer]):
         Don't read or write rows, because there is no transaction and no connection. May raise `EngineError`.
 
         Args:
-            engine: the opened engine; None if `engine_factory` returns None.
+            engine: the opened engine; None if `factory` returns None.
             progress: a function to call with the numbers of finished steps and of all steps.
         """
 
@@ -276,6 +279,14 @@ def _register(process: type[AnyProcess]) -> None:
 
 def processes() -> list[AnyProcess]:
     return [_registered[name]() for name in sorted(_registered)]
+
+
+@receiver(messages_appended)
+def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
+    """Queue the jobs that these messages make due, and return them. Run no query if nothing is due."""
+    for session, messages in appended:  # before the jobs, which ignore platform text
+        note_platform_text(session, messages)
+    return [job for process in processes() for job in process.after_append(appended)]
 
 
 def names_in(lane: Lane) -> list[str]:

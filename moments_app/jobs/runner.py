@@ -37,8 +37,8 @@ from moments_app.models.circuit import OUTAGE, NotOpen
 from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT, Pause
 from moments_app.models.job import CannotChange, JobQuerySet
 from sessions_app.clock import database_now
-from sessions_app.daily_limits import Call, counting
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.daily_limit import Call, counting
 from sessions_app.models.event import named_actor
 from sessions_app.retention.archive_files import ArchiveError
 
@@ -97,7 +97,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
 def _run_if_allowed(job: Job, process: AnyProcess) -> None:
     """Run the job, or postpone it if its engine's circuit is open or a daily limit is used up."""
     factory = process.engine_factory(job)
-    if factory is None:
+    if factory is None or not factory.is_model:
         return _claim_think_commit(job, process)
     circuit = Circuit.objects.open_for(factory)
     if circuit and not circuit.allows(job):

@@ -5,11 +5,13 @@ open, the same task is not queued again.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
 from django.core import signing
+from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.brokers import Broker
@@ -21,6 +23,7 @@ from moments_app.models import Job
 from moments_app.models.job import TASK
 from sessions_app.clock import database_now
 from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.signals import call_wanted
 
 STORAGE_PAUSE = timedelta(hours=1)  # delay of a retry after the storage failed
 
@@ -41,15 +44,11 @@ def name_of(function: str, *args: Any, **kwargs: Any) -> str:
     return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
 
 
-def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
-    """Queue the call of a function, given by its dotted path, in the caller's transaction.
-
-    Args:
-        args: must be valid JSON.
-        user_id: primary key of the person whose data the function handles.
-    """
+@receiver(call_wanted)
+def call_later(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
+    """Queue the call of a function, in the sender's transaction."""
     name = name_of(function, *args)
-    return Job.objects.request_task(name, function, *args, user_id=user_id, requested_by="transcript")
+    Job.objects.request_task(name, function, *args, user_id=user_pk, requested_by="transcript")
 
 
 class RunTask(Process[ProcessInput, None]):

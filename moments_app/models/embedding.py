@@ -4,6 +4,7 @@ Several models may have vectors at the same time. So operators can fill a second
 then switch without a gap. Vectors of different models are never compared, because each model has its own indexes.
 """
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Self
 
@@ -11,6 +12,8 @@ from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Count, Q, Value
+from django.db.models.signals import post_save
+from django.dispatch import receiver
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
@@ -268,3 +271,16 @@ def owner_arguments(row: Job | MemoryStream | MemoryAtom | Moment | StoredItem) 
     if row.user_id is None and (stream := row if isinstance(row, MemoryStream) else getattr(row, "stream", None)):
         return {"stream": stream}
     return {"user_id": row.user_id}
+
+
+@receiver(post_save, sender=Moment)
+@receiver(post_save, sender=MemoryAtom)
+def embed_again(
+    instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
+) -> None:
+    """Delete the vector of an edited fact or moment, and embed it again if searches can still find it."""
+    if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
+        return
+    kind = "moment" if isinstance(instance, Moment) else "fact"
+    KINDS[kind].objects.filter(source_id=instance.pk).delete()
+    queue_embedding("edit", **owner_arguments(instance))

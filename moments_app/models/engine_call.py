@@ -23,12 +23,11 @@ from moments_app.engines import is_free
 from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models.job import Job, title_of
 from moments_app.models.prompt import PromptVersion
-from sessions_app.daily_limits import Call, current_call
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application, DailyUsage, UserProfile
-from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
-from sessions_app.security.secret_key import seal, unseal
+from sessions_app.models.daily_limit import Amounts, Call, Subject, current_call, tomorrow
+from sessions_app.security.encryption import seal, unseal
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # prefix of the purpose of calls that try a prompt; they cost money, but delay no jobs

@@ -17,16 +17,17 @@ from django.db import connection, models, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.expressions import CombinedExpression, ExpressionWrapper
 from django.db.models.functions import Coalesce, Now
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
 from sessions_app.clock import database_now
-from sessions_app.daily_limits import current_call
 from sessions_app.database.sql import insert_if_missing, insert_missing
 from sessions_app.database.wake import Channel, wake, wake_workers
-from sessions_app.models import ApiKey, Event, Session, UserProfile
-from sessions_app.models.daily_limit import Subject, SubjectKind
+from sessions_app.models import ApiKey, DailyLimit, Event, Session, UserProfile
+from sessions_app.models.daily_limit import Subject, SubjectKind, current_call
 from sessions_app.models.event import named_actor
 from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
@@ -775,3 +776,9 @@ class Job(models.Model):
 
     def _claimed(self) -> JobQuerySet:
         return Job.objects.filter(pk=self.pk, status=Job.Status.PROCESSING, attempts=self.attempts)
+
+
+@receiver([post_save, post_delete], sender=DailyLimit)
+def resume_postponed_jobs(**_: Any) -> None:
+    """Make jobs due again that a daily limit has postponed. They check the changed limits when they run."""
+    Job.objects.resume_postponed()

@@ -19,13 +19,15 @@ from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.db.models import ExpressionWrapper, F, Q
 from django.db.models.functions import Now
+from django.db.models.signals import post_save
+from django.dispatch import receiver
 from django.utils import timezone
 
 from sessions_app.clock import database_now
 from sessions_app.database.wake import Channel, wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.security.secret_key import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -127,9 +129,6 @@ class WebhookEndpoint(models.Model):
 
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
-    def queue(self, event: Event) -> None:
-        self.queue_many([event])
-
     def queue_many(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
         public = [event for event in events if event.type in WebhookEvent.values]
@@ -245,3 +244,9 @@ class WebhookDelivery(models.Model):
 def pause_after(failures: int) -> timedelta:
     """Return the pause after a number of consecutive failures. It doubles with each failure."""
     return min(FIRST_PAUSE * (1 << min(failures - 1, 20)), LONGEST_PAUSE)
+
+
+@receiver(post_save, sender=Event)
+def queue_webhooks(instance: Event, created: bool, **_: Any) -> None:
+    if created:
+        WebhookDelivery.objects.queue_many([instance])

@@ -12,7 +12,7 @@ from django.db.models import Sum
 from django.db.models.functions import Ceil
 from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import EngineFactory, engine_name
+from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -36,10 +36,8 @@ from moments_app.moments.division import (
     BuildResult,
     builder_prompt,
     chunks_with_drafts,
-    count_fitting,
     divide,
     lock_if_unchanged,
-    moment_engine,
     result_of,
     store_moments,
 )
@@ -51,6 +49,7 @@ from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
+MAX_CALLS = 10  # maximum calls of one run; approximate, because tokens are limited instead of calls
 PROMPT_TOKENS = 1_450  # estimated tokens of a call without its turns: prompt, journey, recent moments
 REBUILD_TO = "again_to"  # key in params: the turn that a build must reach, because moments up to it were withdrawn
 
@@ -64,7 +63,7 @@ class BuildMoments(Process[BuildInput, BuildResult]):
     prompt_purpose = PromptResource.Purpose.MOMENT_BUILDER
 
     def engine_factory(self, job: Job) -> EngineFactory:
-        return moment_engine()
+        return language_model(settings.ENGINE.model)
 
     def claim(self, job: Job) -> BuildInput | Skipped:
         session = session_of(job)
@@ -162,9 +161,19 @@ def _turns_to_build(session: Session, params: Mapping[str, int]) -> tuple[list[M
     # Also read some turns after the boundary, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
-    fits = count_fitting(turns[:beyond], MAX_TURNS)
+    fits = _count_fitting(turns[:beyond], MAX_TURNS)
     boundary = pair_safe_boundary(turns, fits) or (fits if fits < beyond else 0)
     return turns[:boundary], fits < beyond
+
+
+def _count_fitting(turns: Sequence[Message], limit: int) -> int:
+    """Return how many of the first `limit` turns fit into the token limit of one run."""
+    remaining_tokens = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
+    for count, turn in enumerate(turns[:limit]):
+        remaining_tokens -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
+        if remaining_tokens < 0:
+            return count
+    return min(len(turns), limit)
 
 
 def first_live_sequence(session: Session, params: Mapping[str, int]) -> int:

@@ -15,7 +15,6 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Q
 
-from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
@@ -29,9 +28,7 @@ from moments_app.turns.engine_input import engine_turn, split
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import merge_lists
 
-# These limit the memory and the time of one run. A follow-up job builds the rest.
-MAX_TURNS = 2_000
-MAX_CALLS = 10  # approximate, because tokens are limited instead of calls
+MAX_TURNS = 2_000  # maximum turns of one run; a follow-up job builds the rest
 BUILT = "moments_built"  # type of event
 _IN_SEGMENT = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
@@ -115,23 +112,9 @@ class BuildResult:
     engine: str
 
 
-def moment_engine() -> EngineFactory:
-    return language_model(settings.ENGINE.model)
-
-
 def builder_prompt(session: Session) -> PromptVersion:
     """Return the active prompt for builds of a session. Raise `CannotRun` if there is none."""
     return active_prompt(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
-
-
-def count_fitting(turns: Sequence[Message], limit: int) -> int:
-    """Return how many of the first `limit` turns fit into the token limit of one run."""
-    remaining_tokens = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
-    for count, turn in enumerate(turns[:limit]):
-        remaining_tokens -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
-        if remaining_tokens < 0:
-            return count
-    return min(len(turns), limit)
 
 
 def chunks_with_drafts(

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from moments_app.engines import EngineFactory
+from django.conf import settings
+
+from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,
@@ -31,7 +33,6 @@ from moments_app.moments.division import (
     builder_prompt,
     divide,
     lock_if_unchanged,
-    moment_engine,
     split_chunks,
     store_moments,
 )
@@ -63,7 +64,7 @@ class RebuildMoments(Process[RebuildInput, BuildResult]):
     lane = Lane.BULK
 
     def engine_factory(self, job: Job) -> EngineFactory:
-        return moment_engine()
+        return language_model(settings.ENGINE.model)
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
         session = session_of(job)

@@ -10,8 +10,8 @@ from struct import pack, unpack
 from django.utils import timezone
 
 from moments_app.engines import times
-from moments_app.engines.numbers import fold, in_digits
 from moments_app.engines.times import Time
+from moments_app.engines.words import fold, in_digits
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 

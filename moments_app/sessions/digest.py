@@ -1,8 +1,11 @@
 """`digest_session`: replace the live window of a session with a checkpoint, so that the session can continue."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db.models import Count, Sum
 from django.db.models.lookups import GreaterThan
+from django.dispatch import receiver
 
 from moments_app.engines import EngineFactory, engine_name
 from moments_app.engines.interface import Engine
@@ -21,6 +24,7 @@ from moments_app.jobs.process import (
     tokens_of,
     turns_to_estimate,
 )
+from moments_app.jobs.runner import run_job
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
     DigestInput,
@@ -32,8 +36,10 @@ from moments_app.sessions.checkpoint import (
     write_digest,
 )
 from moments_app.turns.engine_input import pair_safe_boundary
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import Message, Session
 from sessions_app.models.session import MIN_TURNS, UNBUILT
+from sessions_app.signals import digest_wanted
 
 PROMPT_TOKENS = 850  # tokens of a call in addition to the turns
 LOOK_BACK = 200  # maximum turns to search for the tool call of the first result
@@ -99,3 +105,11 @@ def _boundary(session: Session, keep: int) -> int:
     turns = list(newest)[::-1]
     boundary = pair_safe_boundary(turns, max(len(turns) - keep, 0))
     return turns[boundary].sequence if boundary < len(turns) else session.last_sequence + 1
+
+
+@receiver(digest_wanted)
+def digest_now(session: Session, **_: Any) -> None:
+    """Create the digest synchronously. If that fails, continue the request without it."""
+    with unlimited():  # runs a worker's job within a request
+        job = Job.objects.request(DigestSession.name, session, requested_by="request", force=True)
+        run_job(job.job_id)

@@ -21,8 +21,9 @@ from django.db.models import Count, FloatField, Sum
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Least
 from django.db.models.lookups import GreaterThan
+from django.dispatch import receiver
 
-from moments_app.engines import EngineFactory, engine_name
+from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
@@ -42,15 +43,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import queue_embedding
-from moments_app.moments.division import (
-    BUILT,
-    BuildResult,
-    FinishedBuild,
-    divide,
-    lock_if_unchanged,
-    moment_engine,
-    store_builds,
-)
+from moments_app.moments.division import BUILT, BuildResult, FinishedBuild, divide, lock_if_unchanged, store_builds
 from moments_app.moments.division import result_of as built_result
 from moments_app.moments.journey import PriorMoment, journey_text
 from moments_app.moments.partition import PartitionEvent, store_events
@@ -78,6 +71,7 @@ from sessions_app.clock import database_now
 from sessions_app.database.sql import update_rows
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
+from sessions_app.signals import turns_overdue
 
 SETTLED = "session_settled"  # type of the logged event
 PROMPT_TOKENS = 1_050  # estimated tokens of prompts and known items in a shared call
@@ -113,7 +107,7 @@ class Settle(Process[SettleInput, Sequence[SessionResult]]):
     lane = Lane.BULK
 
     def engine_factory(self, job: Job) -> EngineFactory:
-        return moment_engine()
+        return language_model(settings.ENGINE.model)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Raise `PostponeJob` while the circuit of a stream's own model is open."""
@@ -386,3 +380,9 @@ def _log_events(results: Sequence[SessionResult]) -> None:
         whose = {"actor": f"job:{result.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
         events += [Event(type=name, payload=payload, **whose) for name, payload in payloads.items()]
     WebhookDelivery.objects.queue_many(Event.objects.bulk_create(events))
+
+
+@receiver(turns_overdue)
+def settle_overdue(session: Session, **_: Any) -> None:
+    """Queue a settle job for a session with turns past the retention period, which are deleted once it has run."""
+    Job.objects.request(Settle.name, session, requested_by="retain", force=True)

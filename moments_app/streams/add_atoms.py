@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.dispatch import receiver
 from django.utils import timezone
 
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
@@ -22,6 +23,7 @@ from sessions_app.database.sql import insert_missing, lock_rows
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
+from sessions_app.signals import statements_imported
 
 Key = tuple[str, datetime | None]
 
@@ -175,7 +177,8 @@ def is_due(stream: MemoryStream) -> bool:
     return bool(stream.consolidation_prompt) and len(stream.atoms.fresh().values("pk")[:trigger]) == trigger
 
 
-def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement]) -> int:
+@receiver(statements_imported)
+def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
     """Import another system's facts into memory, and return the number of new facts.
 
     Runs in the caller's transaction, which has locked the people. A fact keeps its times. `written_by` records the

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.dispatch import receiver
 from django.utils import timezone
 
 from moments_app.models import Cause, Entity, MemoryAtom, MemoryStream, Release, StatementChange
@@ -38,6 +39,7 @@ from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.refusals import Refusal
+from sessions_app.signals import profile_edited
 from sessions_app.transcript.append import IdTaken
 
 ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOPIC}  # keyed by profile field
@@ -46,7 +48,8 @@ ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOP
 # --- profiles and pinned texts ---
 
 
-def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) -> None:
+@receiver(profile_edited)
+def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str, **_: Any) -> None:
     """Replace the texts that were written into a profile, which the caller has locked.
 
     A new time zone changes the dates of statements and the end of plans.

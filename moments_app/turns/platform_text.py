@@ -22,6 +22,7 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.functional import cached_property
 
@@ -33,7 +34,7 @@ from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.database.sql import array_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache, cached_by_hash
-from sessions_app.transcript.append import NewMessage
+from sessions_app.transcript.append import NewMessage, messages_received
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
@@ -316,7 +317,8 @@ CANDIDATES = "served lines"  # the key in a message's `notes` for lines that may
 COMPARED_ROLES = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns never become memory
 
 
-def compare_lines(messages: Iterable[NewMessage]) -> None:
+@receiver(messages_received)
+def compare_lines(messages: Iterable[NewMessage], **_: Any) -> None:
     """Hash the lines of messages that may repeat served text.
 
     Such a message has several lines, or one line with a date in memory's format. The lines are stored in the message's

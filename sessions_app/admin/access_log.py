@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
 from sessions_app.api.errors import unavailable
-from sessions_app.database.statement_timeouts import Unavailable
+from sessions_app.database.transactions import Unavailable
 from sessions_app.models import Event, UserProfile
 
 

@@ -11,7 +11,7 @@ from drf_standardized_errors.handler import ExceptionHandler
 from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.response import Response
 
-from sessions_app.database.statement_timeouts import Unavailable
+from sessions_app.database.transactions import Unavailable
 from sessions_app.refusals import Refusal, error_data
 
 API_PREFIX = "/api/"

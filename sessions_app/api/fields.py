@@ -358,3 +358,9 @@ class AsOfField(Patterned, serializers.CharField):
                 raise
             self.fail("no_time")
         return time.astimezone(UTC)
+
+
+class PersonQuery(StrictSerializer):
+    """Identifies the person. Optional with a user's key."""
+
+    user_id = PublicIdField(required=False)

@@ -20,17 +20,17 @@ from sessions_app.api.fields import (
     IntegerField,
     JsonField,
     JsonObjectField,
+    PersonQuery,
     PublicIdField,
     StrictSerializer,
     TextField,
     UUIDField,
 )
 from sessions_app.api.pagination import PAGE_MAX
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, session_or_404
 from sessions_app.models import Message, Session
+from sessions_app.models.session import UnknownContext
 from sessions_app.retention.read_archived import with_text
-from sessions_app.security.secret_key import UnknownContext
 from sessions_app.signals import digest_wanted
 from sessions_app.text.chat_messages import text_and_parts
 from sessions_app.text.length import shorten_middle

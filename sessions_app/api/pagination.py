@@ -8,8 +8,7 @@ from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from sessions_app.api.fields import CONTRADICTORY, IntegerField, StrictSerializer
-from sessions_app.api.permissions import PersonQuery
+from sessions_app.api.fields import CONTRADICTORY, IntegerField, PersonQuery, StrictSerializer
 
 PAGE_MAX = 200
 

@@ -10,7 +10,6 @@ from rest_framework.exceptions import NotFound, PermissionDenied, ValidationErro
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.models import ApiKey
 
 DEFAULT_SCOPES = {
@@ -21,12 +20,6 @@ DEFAULT_SCOPES = {
     "PATCH": "write",
     "DELETE": "admin",
 }
-
-
-class PersonQuery(StrictSerializer):
-    """Identifies the person. Optional with a user's key."""
-
-    user_id = PublicIdField(required=False)
 
 
 def key_of(request: Request) -> ApiKey:

@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from sessions_app.api.permissions import key_of
-from sessions_app.daily_limits import current_call
+from sessions_app.models.daily_limit import current_call
 from sessions_app.process_cache import ProcessCache
 
-MAX_KEYS = 10_000
+MAX_KEYS = 10_000  # maximum keys whose recent calls a process knows
 
 
 class _RecentCalls(BaseCache):

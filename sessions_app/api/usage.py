@@ -9,8 +9,7 @@ from rest_framework.response import Response
 from sessions_app.api.permissions import key_of
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.api.viewsets import PersonViewSet
-from sessions_app.daily_limits import meter
-from sessions_app.models.daily_limit import UNITS, Subject, SubjectKind, today, tomorrow
+from sessions_app.models.daily_limit import UNITS, Subject, SubjectKind, meter, today, tomorrow
 
 
 class AmountAnswer(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""The database roles of the processes, and how a transaction switches from the role of its login to another one.
+"""The database roles of the processes, and their privileges.
 
 None of the roles owns a table or is a superuser, so row-level security applies to all:
 
@@ -9,71 +9,21 @@ None of the roles owns a table or is a superuser, so row-level security applies 
 
 For one person, a web process switches to `memory_request` (`row_security.py`). For an operator who is limited to some
 applications, it switches to `memory_operator` (`limited_operators.py`). The first message of a transaction sets the
-role (`first_statement.py`).
+role (`transactions.py`).
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, InternalError, ProgrammingError, connection, transaction
 from psycopg import sql
 
-from sessions_app.database import first_statement
+from sessions_app.database.transactions import ADMIN, WEB
 
-WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker"
-
-
-@dataclass(frozen=True)
-class Role:
-    role: str
-
-    def set_sql(self) -> str:
-        """Return the SQL that sets the role for the rest of a transaction."""
-        return f"SET LOCAL ROLE {self.role}; "
-
-
-WEB, ADMIN = Role(WEB_ROLE), Role(ADMIN_ROLE)
-
-_role: ContextVar[Role | None] = ContextVar("role", default=None)
-
-
-def current_role() -> Role | None:
-    """Return the role of new transactions. None means the role of the login."""
-    return _role.get()
-
-
-@contextmanager
-def using_role(role: Role | None) -> Iterator[None]:
-    """Run the block's transactions in a role. None means the role of the login."""
-    outer = _role.set(role)
-    try:
-        yield
-    finally:
-        _role.reset(outer)
-
-
-@contextmanager
-def as_background_writer() -> Iterator[None]:
-    """Run the block in a role that sees all rows, to write buffered items of many requests."""
-    with using_role(None if settings.PROCESS == "worker" else ADMIN):
-        yield
-
-
-class RoleProvider(first_statement.Provider):
-    def before(self, *, starts_transaction: bool) -> str:
-        role = _role.get()
-        return role.set_sql() if role and starts_transaction else ""
-
-
-# --- in the database ---
-
+WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = WEB.role, ADMIN.role, "memory_worker"
 _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
-
-# --- privileges ---
 
 LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
 # SQL condition for the profile that a web process has named in its settings. It reads this profile before it acts for

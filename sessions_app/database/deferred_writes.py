@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
-from sessions_app.database.database_roles import as_background_writer
+from sessions_app.database.transactions import ADMIN, using_role
 
 INTERVAL = 1.0  # seconds between the first item and the write
 SHORT_INTERVAL = 0.02  # seconds, for items that other processes need soon
@@ -77,7 +78,8 @@ class WriteBuffer(Generic[T]):
         if not self._writing:
             return
         try:
-            with as_background_writer(), transaction.atomic():  # no person's role could write items of many people
+            # No person's role could write items of many people.
+            with using_role(None if settings.PROCESS == "worker" else ADMIN), transaction.atomic():
                 self._write(self._writing)
             self._is_down = False
         except CONNECTION_ERRORS as error:

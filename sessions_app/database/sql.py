@@ -169,7 +169,7 @@ def copy_rows(instances: Sequence[Model]) -> None:
 
     Uses COPY, which is several times as fast as INSERT. If row-level security limits the role, PostgreSQL rejects COPY,
     so `bulk_create` is used instead. The caller must have executed a statement in the transaction, because COPY skips
-    the SQL that sets up a transaction (`first_statement.py`).
+    the SQL that sets up a transaction (`transactions.py`).
     """
     model = type(instances[0])
     if _is_limited(model):

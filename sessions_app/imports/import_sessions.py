@@ -20,9 +20,9 @@ from django.db.models.expressions import RawSQL
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import SAID_HASH_SQL, said_hashes
+from sessions_app.models.session import NamedSession
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
-from sessions_app.transcript.store import NamedSession
 
 # Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
 # buffer reaches either limit, all of it is appended.

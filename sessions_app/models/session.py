@@ -1,8 +1,13 @@
 """One conversation of one user."""
 
-from collections.abc import Sequence
+import hmac
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.postgres.indexes import BrinIndex
@@ -10,10 +15,14 @@ from django.db import connection, models
 from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
-from sessions_app.database.sql import columns, read_first
+from sessions_app.database.sql import columns, insert_if_missing, read, read_first
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
+from sessions_app.refusals import Refusal
+
+Name = tuple[int, str]  # primary key of the person, and the application's id of the session
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
@@ -26,6 +35,12 @@ UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 _CLAIM_SQL = """
 SELECT pk FROM unnest(%s::bigint[]) pk WHERE pg_try_advisory_xact_lock(hashtextextended('archive', pk))
+"""
+# Locks sessions in a fixed order, to avoid deadlocks between transactions that lock several.
+_LOCK_SQL = """
+SELECT {columns} FROM sessions_app_session s
+JOIN unnest(%s::bigint[], %s::text[]) AS wanted (user_id, session_id) USING (user_id, session_id)
+ORDER BY s.user_id, s.session_id FOR NO KEY UPDATE OF s
 """
 _OF_PERSON_SQL = "SELECT {columns} FROM sessions_app_session s WHERE user_id = %s AND session_id = %s"
 
@@ -95,6 +110,43 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def locked(self) -> Self:
         """Lock the rows against changes. Other transactions can still read them and add references to them."""
         return self.select_for_update(no_key=True, of=("self",))
+
+    def ensure_locked(self, wanted: "NamedSession") -> "Session":
+        """Return a session and lock it. Create it if it doesn't exist."""
+        # Retry, because another transaction may create or delete the session between two statements.
+        while (session := self.of_person(wanted.user, wanted.session_id, locked=True)) is None:
+            session = wanted.new()
+            if insert_if_missing(session):
+                break
+        return session
+
+    def ensure_all_locked(self, wanted: "Sequence[NamedSession]") -> "dict[Name, Session]":
+        """Return sessions by name and lock them. Create those that don't exist."""
+        by_name = {one.name: one for one in wanted}
+        if len(by_name) == 1:  # saves a query if the session is new
+            return {name: self.ensure_locked(one) for name, one in by_name.items()}
+        found: dict[Name, Session] = {}
+        while by_name.keys() - found.keys():  # repeats if a session was deleted between two statements
+            # Create all missing sessions before locking any. Otherwise, two transactions that each lock a session and
+            # create another could deadlock.
+            self._create_missing(by_name)
+            found = self._lock_named(by_name)
+        return found
+
+    def _create_missing(self, wanted: "Mapping[Name, NamedSession]") -> None:
+        people, session_ids = zip(*wanted, strict=True)
+        found = self.filter(user__in=people, session_id__in=session_ids)
+        existing = set(found.values_list("user_id", "session_id"))
+        if missing := [one.new() for name, one in sorted(wanted.items()) if name not in existing]:
+            self.bulk_create(missing, ignore_conflicts=True)
+
+    def _lock_named(self, wanted: "Mapping[Name, NamedSession]") -> "dict[Name, Session]":
+        names = [list(column) for column in zip(*wanted, strict=True)]
+        found: dict[Name, Session] = {}
+        for session, _ in read(Session, _LOCK_SQL.format(columns=columns(Session, "s")), names):
+            name = session.user_id, session.session_id
+            found[name], session.user = session, wanted[name].user
+        return found
 
     def claim_archive(self, pk: int) -> "Session | None":
         """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
@@ -313,3 +365,68 @@ class Session(models.Model):
             user_pk=self.user_id,
             session_pk=self.pk,
         )
+
+
+# --- sessions that may not exist yet ---
+
+
+@dataclass(frozen=True)
+class NamedSession:
+    """A session that may not exist yet."""
+
+    user: UserProfile
+    session_id: str  # the application's id
+    agent_id: str = ""  # `agent_id` and `source` are for a new session
+    source: str = ""
+
+    @property
+    def name(self) -> Name:
+        return self.user.pk, self.session_id
+
+    def new(self) -> Session:
+        given = {field: value for field in ("agent_id", "source") if (value := getattr(self, field))}
+        return Session(user=self.user, session_id=self.session_id, **given)
+
+
+# --- ids of contexts ---
+#
+# An id proves that a context was served for a session. It must be verifiable without a table, because the receipt of a
+# context is written only after the response, and because a context may be requested before its session exists. So a
+# part of the id is a signature of the other part and of the ids of the application, the person and the session.
+
+_ID_SALT = "sessions_app.context_ids"
+_RANDOM_BYTES = 10  # random bytes of an id; the rest of its 16 bytes is the signature
+# The bits with the variant and the version of a UUID. Version 8 leaves the other bits to the application.
+_FIXED = 0xF << 76 | 0x3 << 62
+_VERSION_8 = 0x8 << 76 | 0x2 << 62
+
+
+class UnknownContext(Refusal):
+    """No context with this `context_id` was served for the session."""
+
+    code = "unknown_context"
+
+    def __init__(self) -> None:
+        super().__init__("No context with this context_id was served for this session.")
+
+
+def new_context_id(user: UserProfile, session_id: str) -> UUID:
+    """Return an id for a context of a session, which may not exist yet."""
+    return _signed(os.urandom(_RANDOM_BYTES), user, session_id, settings.SECRET_KEY)
+
+
+def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> None:
+    """Raise UnknownContext if the id doesn't belong to a context of this session."""
+    drawn = context_id.bytes[:_RANDOM_BYTES]
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    if not any(hmac.compare_digest(_signed(drawn, user, session_id, key).bytes, context_id.bytes) for key in secrets):
+        raise UnknownContext
+
+
+def _signed(drawn: bytes, user: UserProfile, session_id: str, secret: str) -> UUID:
+    # The version and variant bits overwrite some random bits, so the signature excludes them.
+    number = int.from_bytes(drawn.ljust(16, b"\0")) & ~_FIXED
+    named = json.dumps([f"{number:x}", user.application_id, user.user_id, session_id])
+    signature = salted_hmac(_ID_SALT, named, secret=secret, algorithm="sha256").digest()
+    signed = number | int.from_bytes(signature[: 16 - _RANDOM_BYTES])
+    return UUID(int=signed & ~_FIXED | _VERSION_8)

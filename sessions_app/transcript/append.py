@@ -7,25 +7,27 @@ differs from the existing message, all batches are rejected.
 Texts are processed before the transaction. Processing a megabyte takes half a second, which is too long to hold a lock.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, Self, cast
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
 from sessions_app import lexemes
+from sessions_app.database.sql import copy_rows, update_rows
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import said_hashes
+from sessions_app.models.session import NamedSession, check_context_id
 from sessions_app.refusals import Conflict
-from sessions_app.security.secret_key import check_context_id
 from sessions_app.text.length import estimate_tokens, weigh_tokens
-from sessions_app.transcript.store import NamedSession, locked_sessions, store
 
 BATCH_MAX = 500  # maximum messages of a request
 WORDS_MAX_BYTES = 1_000_000  # bytes of a batch's texts to index immediately; `index_words` indexes the rest
@@ -176,7 +178,7 @@ def append_many(batches: Sequence[Batch]) -> list[Appended]:
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
-        locked = locked_sessions([batch.session for batch in batches])
+        locked = Session.objects.ensure_all_locked([batch.session for batch in batches])
         sessions = [locked[batch.session.name] for batch in batches]
         known = _existing(sessions, batches)
         rows = [_rows_of_batch(session, batch, known) for session, batch in zip(sessions, batches, strict=True)]
@@ -188,7 +190,7 @@ def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
     added = [(session, new) for session, new in appended if new]
     if not added:
         return []
-    store(added)
+    _write(added)
     answers = messages_appended.send(sender=Session, appended=added)
     return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
@@ -307,3 +309,74 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     newest = min(session.last_arrived_at, max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
     session.status = Session.Status.ACTIVE
+
+
+# --- writing ---
+
+# The columns of a session that an append writes.
+COUNTERS = [
+    "message_count",
+    "last_sequence",
+    "total_tokens",
+    "live_tokens",
+    "weighted_tokens",
+    "last_activity_at",
+    "last_arrived_at",
+    "status",
+    "title",
+]
+# The columns of a new turn. The others are null.
+TURN_COLUMNS = (
+    "session_id",
+    "user_id",
+    "sequence",
+    "kind",
+    "role",
+    "tool_name",
+    "name",
+    "content",
+    "tokens",
+    "external_id",
+    "created_at",
+    "arrived_at",
+    "search_vector",
+    "search_version",
+    "payload",
+    "metadata",
+)
+_counters, _values = attrgetter(*COUNTERS, "pk"), attrgetter(*TURN_COLUMNS)
+_ROW = f"({', '.join(['%s'] * len(TURN_COLUMNS))})"
+# A single round trip stores a session's counters and its new turns. It is raw SQL, because the ORM would send two
+# messages, and would take longer to build them than PostgreSQL takes to execute them.
+_STORE_SQL = f"""
+UPDATE sessions_app_session SET {", ".join(f"{column} = %s" for column in COUNTERS)} WHERE id = %s;
+INSERT INTO sessions_app_message ({", ".join(TURN_COLUMNS)}) VALUES {{rows}} RETURNING id
+"""  # noqa: S608 (names of our own columns)
+
+
+def _write(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
+    """Store the counters of sessions and their new turns, at least one for each session.
+
+    The sessions must be locked and have their new counters. If there is only one session, set the primary keys of the
+    turns.
+    """
+    sessions = list({session.pk: session for session, _ in added}.values())
+    messages = [message for _, new in added for message in new]
+    if len(sessions) == 1:
+        _write_one(sessions[0], messages)
+    else:
+        copy_rows(messages)
+        update_rows(sessions, COUNTERS)
+
+
+def _write_one(session: Session, added: Sequence[Message]) -> None:
+    parameters: list[Any] = [*_counters(session)]
+    for message in added:
+        *values, payload, metadata = _values(message)
+        parameters += [*values, None if payload is None else json.dumps(payload), json.dumps(metadata)]
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE_SQL.format(rows=", ".join([_ROW] * len(added))), parameters)
+        while cursor.nextset():  # skip to the result with the primary keys
+            pass
+        for message, (pk,) in zip(added, cursor.fetchall(), strict=True):
+            message.pk, message._state.adding = pk, False

@@ -17,8 +17,8 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.session import NamedSession
 from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
-from sessions_app.transcript.store import NamedSession, locked_session
 
 # Maximum turns after the last turn that the caller knows. They may be rounds stored in the meantime, or answers to
 # retried calls.
@@ -71,7 +71,7 @@ def append_round(
         agent_id, source: The values for a new session.
         round_id: An id that makes the call idempotent, or blank.
     """
-    session = locked_session(NamedSession(user, session_id, agent_id, source))
+    session = Session.objects.ensure_locked(NamedSession(user, session_id, agent_id, source))
     new, following = _new_messages(session, _with_ids(sent, round_id))
     if answer and (new or not _is_stored(following, answer)):
         new.append(_with_answer_id(answer, round_id))
@@ -88,7 +88,7 @@ def begin_round(
     source: str = "",
 ) -> OpenRound:
     """Append a caller's messages before they are answered. See `append_round`."""
-    session = locked_session(NamedSession(user, session_id, agent_id, source))
+    session = Session.objects.ensure_locked(NamedSession(user, session_id, agent_id, source))
     new, following = _new_messages(session, _with_ids(sent, round_id))
     after = following[0].sequence - 1 if following else session.last_sequence
     appended = append(user, session_id, new)

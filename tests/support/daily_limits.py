@@ -5,9 +5,8 @@ from typing import Any
 
 from django.db.models import F
 
-from sessions_app.daily_limits import meter, usage_writer
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage
-from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind
+from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind, meter, usage_writer
 
 Whose = ApiKey | Application
 

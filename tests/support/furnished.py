@@ -46,8 +46,8 @@ from sessions_app.models import (
     UserProfile,
 )
 from sessions_app.models.daily_limit import today
+from sessions_app.models.session import new_context_id
 from sessions_app.people.erase import ErasureResult
-from sessions_app.security.secret_key import new_context_id
 from sessions_app.security.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.entities import make_entity

@@ -34,7 +34,7 @@ def moments(source: ContextInput) -> Sequence[Item]:
     Without a boundary, return the addresses of the profile and the latest moments instead.
     """
     latest = list(_latest(source)[:LATEST_MOMENTS])
-    event = Message.objects.boundaries_of(source.session).first()
+    event = Message.objects.boundaries_of(source.session).first() if source.session.message_count else None
     return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)
 
 
@@ -75,7 +75,7 @@ def moments_as_of(source: ContextInput, as_of: datetime) -> Sequence[Item]:
 
 
 def summary(source: ContextInput) -> Sequence[Item]:
-    latest = Summary.objects.latest_completed(source.session)
+    latest = Summary.objects.latest_completed(source.session) if source.session.message_count else None
     if latest is None:
         return []
     return [

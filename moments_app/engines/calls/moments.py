@@ -1,4 +1,4 @@
-"""Build moments: divide a window of turns into episodes."""
+"""The request that divides a window of turns into moments, and its answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

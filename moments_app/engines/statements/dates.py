@@ -7,8 +7,8 @@ from datetime import date, datetime, time, tzinfo
 from functools import cache, lru_cache
 
 from moments_app.engines import times
-from moments_app.engines.numbers import in_digits
 from moments_app.engines.times import Time, TimeMatch
+from moments_app.engines.words import in_digits
 from sessions_app.lexemes import DEFAULT
 from sessions_app.process_cache import cached_by_hash
 

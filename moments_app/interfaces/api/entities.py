@@ -20,12 +20,12 @@ from sessions_app.api.fields import (
     CONTRADICTORY,
     AwareDateTimeField,
     ExternalIdField,
+    PersonQuery,
     PublicIdField,
     TextField,
     UUIDField,
 )
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.transcript.append import IdTaken

@@ -31,13 +31,13 @@ from sessions_app.api.fields import (
     AwareDateTimeField,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     TextField,
     UUIDField,
 )
 from sessions_app.api.messages import MessageAnswer
 from sessions_app.api.pagination import PAGE_MAX
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text

@@ -37,12 +37,13 @@ from sessions_app.api.fields import (
     IntegerField,
     JsonObjectField,
     NumberField,
+    PersonQuery,
     StrictSerializer,
     TextField,
     WordsField,
 )
 from sessions_app.api.pagination import PAGE_MAX
-from sessions_app.api.permissions import PersonQuery, key_of
+from sessions_app.api.permissions import key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 

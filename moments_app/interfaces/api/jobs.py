@@ -64,10 +64,6 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         )
 
 
-def accepted(job: Job) -> Response:
-    return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
-
-
 @extend_schema_view(
     list=extend_schema(description="Return the jobs of a person, newest first."),
     retrieve=extend_schema(description="Return a job with its progress, and its results or error."),
@@ -96,7 +92,7 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
         if job.user_id is None:
             allow_shared_changes()
         job.restart()
-        return accepted(job)
+        return self.answer({"job_id": job.job_id}, status.HTTP_202_ACCEPTED)
 
 
 class CoverageAnswer(serializers.Serializer[Any]):

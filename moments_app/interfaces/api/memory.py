@@ -28,12 +28,12 @@ from sessions_app.api.fields import (
     AwareDateTimeField,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     TextField,
     WordsField,
     is_text,
 )
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models.session import DEFAULT_AGENT

@@ -3,13 +3,13 @@
 from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.interfaces.api.jobs import Accepted, accepted
+from moments_app.interfaces.api.jobs import Accepted
 from moments_app.models import Job, Moment, Summary
 from moments_app.models.moment import EPISODE_FIELDS, MomentQuerySet
 from moments_app.models.summary import SummaryQuerySet
@@ -21,11 +21,11 @@ from sessions_app.api.fields import (
     AwareDateTimeField,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     TextField,
 )
 from sessions_app.api.pagination import PAGE_MAX, PageQuery
-from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.models import Event, Session
 
@@ -182,9 +182,8 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         session = session_or_404(self.person, self.validated_data["session_id"])
         params = {"lag": self.validated_data["lag"]} if "lag" in self.validated_data else {}
         force = self.validated_data["force"]
-        return accepted(
-            Job.objects.request(BuildMoments.name, session, requested_by=self.actor, force=force, params=params)
-        )
+        job = Job.objects.request(BuildMoments.name, session, requested_by=self.actor, force=force, params=params)
+        return self.answer({"job_id": job.job_id}, status.HTTP_202_ACCEPTED)
 
 
 # --- summaries ---
@@ -254,4 +253,5 @@ class CompactViewSet(PersonViewSet[Session]):
     def compact(self, request: Request, session_id: str) -> Response:
         """Queue a compaction of the session. Then `view=live` starts with a summary instead of the live turns."""
         session = session_or_404(self.person, session_id)
-        return accepted(Job.objects.request(DigestSession.name, session, requested_by=self.actor, force=True))
+        job = Job.objects.request(DigestSession.name, session, requested_by=self.actor, force=True)
+        return self.answer({"job_id": job.job_id}, status.HTTP_202_ACCEPTED)

@@ -26,12 +26,13 @@ from sessions_app.api.fields import (
     SEQUENCE_MAX,
     BooleanField,
     IntegerField,
+    PersonQuery,
     PublicIdField,
     StrictSerializer,
     TextField,
     UUIDField,
 )
-from sessions_app.api.permissions import HasAdminScope, IsServiceKey, PersonQuery
+from sessions_app.api.permissions import HasAdminScope, IsServiceKey
 from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session, UserProfile

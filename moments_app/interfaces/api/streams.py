@@ -13,7 +13,7 @@ from drf_spectacular.utils import (
     extend_schema_serializer,
     extend_schema_view,
 )
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
@@ -21,15 +21,15 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.interfaces.api.jobs import Accepted, accepted
+from moments_app.interfaces.api.jobs import Accepted
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import CannotUndo, undo, write_text
-from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
+from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PersonQuery, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.permissions import HasScope, PersonQuery, key_of
+from sessions_app.api.permissions import HasScope, key_of
 from sessions_app.api.viewsets import M, PersonViewSet, one_or_404, update
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import UserProfile
@@ -281,7 +281,8 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, BaseStreamViewSet[Memory
     def consolidate(self, request: Request, stream_id: uuid.UUID) -> Response:
         """Queue a consolidation, even if only a few observations are waiting."""
         stream = self.changeable()
-        return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
+        job = Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True)
+        return self.answer({"job_id": job.job_id}, status.HTTP_202_ACCEPTED)
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID) -> Response:

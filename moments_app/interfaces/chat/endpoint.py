@@ -23,12 +23,12 @@ from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.relay import UPSTREAM_ERRORS, Relay, call_upstream, relayed_headers, upstream_error
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.rounds import SOURCE, Round, WriteAhead, replay_session, start_replaying
-from sessions_app.daily_limits import current_call
-from sessions_app.models import ApiKey, Message
+from sessions_app.models import ApiKey, Message, Session
+from sessions_app.models.daily_limit import current_call
+from sessions_app.models.session import NamedSession
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append_round import live_from, newest_turns
-from sessions_app.transcript.store import NamedSession, locked_session
 
 # Layers to omit if the client sends the conversation, because they would repeat its turns.
 TURN_LAYERS = ("hot_turns", "summary")
@@ -137,7 +137,7 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
 def _create_session(session: ChatSession) -> None:
     with acting_for(session.user_id, application=session.application, create=True, for_write=True) as user:
         assert user is not None  # `create` creates the person
-        locked_session(NamedSession(user, session.session_id, session.agent_id, SOURCE))
+        Session.objects.ensure_locked(NamedSession(user, session.session_id, session.agent_id, SOURCE))
 
 
 def _with_context(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:

@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from sessions_app.database.statement_timeouts import Unavailable
+from sessions_app.database.transactions import Unavailable
 from sessions_app.refusals import Refusal
 
 FAILURES = Counter(

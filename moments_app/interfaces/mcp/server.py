@@ -46,8 +46,8 @@ from moments_app.provenance.correct import undo_correction as undo
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.users import ProfileAnswer
 from sessions_app.api.viewsets import one_or_404, session_or_404
-from sessions_app.database.statement_timeouts import Unavailable
-from sessions_app.database.statement_timeouts import deadline as request_deadline
+from sessions_app.database.transactions import Unavailable
+from sessions_app.database.transactions import deadline as request_deadline
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 from sessions_app.text.invisible_characters import json_without_invisible

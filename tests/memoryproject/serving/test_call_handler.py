@@ -5,20 +5,18 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
-from django.http import HttpResponse
 from django.test import RequestFactory
 
-from memoryproject.serving.call_handler import CallHandler, ContentPolicyMiddleware, Handlers
+from memoryproject.serving.call_handler import CallHandler, Handlers
 from tests.support.api import Api
 
 HOST, BODY = {"HTTP_HOST": "localhost"}, '{"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}'
 # Decide for each new middleware: calls by key pass through these, and through none of `MIDDLEWARE_OF_PAGES`.
 OF_EVERY_REQUEST = (
     "django.middleware.security.SecurityMiddleware",
-    "memoryproject.serving.call_handler.ContentPolicyMiddleware",
-    "sessions_app.api.middleware.BodyLimitMiddleware",
-    "sessions_app.api.middleware.LimitsMiddleware",
-    "sessions_app.api.middleware.DailyLimitsMiddleware",
+    "memoryproject.serving.middleware.ContentPolicyMiddleware",
+    "memoryproject.serving.middleware.BodyLimitMiddleware",
+    "memoryproject.serving.middleware.LimitsMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 )
@@ -71,19 +69,3 @@ def test_only_calls_by_key_skip_the_middleware_of_pages() -> None:
     assert status == "200 OK" and "csrftoken" in headers["Set-Cookie"]
     assert answer(handlers, "GET", "/api/v1/sessions")[0] == "401 Unauthorized"
     assert settings.MIDDLEWARE[0] == "django.middleware.security.SecurityMiddleware" and len(settings.MIDDLEWARE) > 15
-
-
-def test_a_response_has_the_default_content_policy_unless_it_has_its_own() -> None:
-    def policy(answer: HttpResponse, **attributes: str) -> str:
-        request = RequestFactory().get("/")
-        middleware = ContentPolicyMiddleware(lambda _: answer)
-        for name, value in attributes.items():
-            setattr(request, name, value)
-        return str(middleware.process_response(request, answer)["Content-Security-Policy"])
-
-    own = HttpResponse()
-    own._csp_update = {"img-src": ["https://example.org"]}  # type: ignore[attr-defined]
-    assert policy(HttpResponse()) == policy(HttpResponse()) != policy(own)
-    assert "example.org" in policy(own) and "nonce-abc" in policy(HttpResponse(), _csp_nonce="abc")
-    assert "default-src 'none'" in policy(HttpResponse())
-    assert "nonce" not in policy(HttpResponse())

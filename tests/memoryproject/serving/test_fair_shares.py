@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from memoryproject.serving import fair_shares
 from memoryproject.serving.fair_shares import Caller, FairShares, Refused, charge_caller
 from memoryproject.serving.request_limits import Threads
-from sessions_app.database.statement_timeouts import Deadline, using_deadline
+from sessions_app.database.transactions import Deadline, using_deadline
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of
 from tests.support.locks import row_locked

@@ -14,7 +14,7 @@ from memoryproject.schedules import register_schedules
 from memoryproject.serving.observation import SECONDS
 from moments_app.interfaces.chat.errors import FAILURES
 from moments_app.models import EmbeddingModel, Job
-from sessions_app.daily_limits import usage_writer
+from sessions_app.models.daily_limit import usage_writer
 from tests.support.api import Api
 from tests.support.furnished import furnish
 from tests.support.openai_server import OpenAIServer

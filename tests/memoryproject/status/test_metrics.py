@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as of_text
 
 from memoryproject.conf import BASE_DIR
 from moments_app.models import EmbeddingModel, EngineCall, Job, MomentEmbedding
-from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, Application, Event, UserProfile
+from sessions_app.models.daily_limit import usage_writer
 from tests.support.api import Api
 from tests.support.furnished import furnish
 from tests.support.jobs import build, work_off

@@ -289,6 +289,12 @@ class TestAsking:
         assert not ContextReceipt.objects.filter(context_id=begun["context_id"]).exists()
         assert not Session.objects.filter(session_id="new").exists()
 
+    def test_the_summary_of_a_session_without_turns_is_not_read(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 4)
+        with CaptureQueriesContext(connection) as statements:
+            context(service, "new")
+        assert not any("moments_app_summary" in statement["sql"] for statement in statements)
+
     def test_a_new_session_uses_the_given_agent(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "coach")
         rewrite(stream, "Prefers short answers.")

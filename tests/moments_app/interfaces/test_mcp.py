@@ -23,8 +23,8 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import BASE_DIR, RetentionSettings
 from memoryproject.settings import CONF
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
-from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, Message, UserProfile
+from sessions_app.models.daily_limit import usage_writer
 from sessions_app.retention.retain import retain
 from tests.support.api import Api
 from tests.support.daily_limits import limit

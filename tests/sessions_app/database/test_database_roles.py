@@ -16,15 +16,14 @@ from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.models.embedding import KINDS
 from moments_app.moments.build import BuildMoments
 from sessions_app.database.database_roles import (
-    ADMIN,
     ADMIN_ROLE,
     WEB_ROLE,
     WORKER_ROLE,
     administrators_sql,
     grant_privileges,
     missing_grants,
-    using_role,
 )
+from sessions_app.database.transactions import ADMIN, using_role
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for

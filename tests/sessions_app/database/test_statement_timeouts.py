@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import LimitSettings
-from sessions_app.database.statement_timeouts import Deadline, RequestKind, using_deadline, using_timeouts
+from sessions_app.database.transactions import Deadline, RequestKind, using_deadline, using_timeouts
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for

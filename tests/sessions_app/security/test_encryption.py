@@ -2,7 +2,7 @@
 
 from pytest_django.fixtures import Settings
 
-from sessions_app.security.secret_key import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 TEXT = b"Ada restores harpsichords. " * 20
 

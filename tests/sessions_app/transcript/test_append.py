@@ -11,8 +11,7 @@ from django.utils import timezone
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
-from sessions_app.transcript.append import NewMessage, append, messages_appended
-from sessions_app.transcript.store import TURN_COLUMNS
+from sessions_app.transcript.append import TURN_COLUMNS, NewMessage, append, messages_appended
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.tables import rows_read

@@ -14,8 +14,8 @@ from moments_app.models import Job, OwnText, Summary
 from sessions_app.database import sql
 from sessions_app.database.database_roles import WORKER_ROLE
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.session import NamedSession
 from sessions_app.transcript.append import Batch, IdTaken, NewMessage, append, append_many, messages_appended
-from sessions_app.transcript.store import NamedSession
 from tests.sessions_app.transcript.test_append import assert_counters_equal_rows
 from tests.support.concurrency import at_once
 from tests.support.roles import logged_in_as

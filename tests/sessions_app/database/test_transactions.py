@@ -4,9 +4,8 @@ import pytest
 from django.db import connection, transaction
 from psycopg import sql
 
-from sessions_app.database.database_roles import ADMIN, ADMIN_ROLE, using_role
-from sessions_app.database.first_statement import SNAPSHOT
-from sessions_app.database.statement_timeouts import RequestKind, using_timeouts
+from sessions_app.database.database_roles import ADMIN_ROLE
+from sessions_app.database.transactions import ADMIN, SNAPSHOT, RequestKind, using_role, using_timeouts
 from sessions_app.limited_operators import OPERATOR_ROLE, acting_as_limited_operator
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT

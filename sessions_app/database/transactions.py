@@ -1,29 +1,142 @@
-"""Timeouts of a request: for locks, statements, idle transactions, and the whole request.
+"""The role and the timeouts of a transaction, and other SQL that is sent in the same message as a statement.
 
-In the block of `limited`, the first message of each transaction sets its timeouts (`first_statement.py`). This applies
-to transactions in any role and to single statements.
+This saves round trips. Providers return the SQL before each statement. `SessionsAppConfig` registers them. Settings in
+the SQL are valid only until the transaction ends, so a pooler can reuse the connection for other processes.
 
-A request also has a deadline. No statement starts after the deadline, and no timeout extends beyond it, except that
-timeouts are rounded up to a tenth of a second.
+A request has timeouts for locks, statements and idle transactions, in any role and also for single statements. It also
+has a deadline. No statement starts after the deadline, and no timeout extends beyond it, except that timeouts are
+rounded up to a tenth of a second.
 """
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import OperationalError
-from psycopg import errors
+from django.db import DatabaseError, OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from psycopg import ClientCursor, errors
+from psycopg.pq import TransactionStatus
 
-from sessions_app.database import first_statement
-from sessions_app.database.database_roles import WEB, Role, using_role
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
+
+# Gives all statements of a transaction the same snapshot. PostgreSQL accepts it only before the first query.
+SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+
+
+class Provider:
+    def before(self, *, starts_transaction: bool) -> str:
+        """Return SQL statements that end with semicolons, or a blank string.
+
+        `starts_transaction`: whether the next statement starts a transaction.
+        """
+        raise NotImplementedError
+
+    def executed(self) -> None:
+        """Called when the database has executed the SQL from `before`."""
+
+    def failed(self, error: DatabaseError) -> None:
+        """Called when a statement that was sent with the SQL of `before` failed. May raise another error instead."""
+
+
+_providers: list[Provider] = []
+
+
+def register(*providers: Provider) -> None:
+    """Register the providers for all new connections, in the order in which their SQL is executed."""
+    _providers[:] = providers
+    connection_created.connect(_hook)
+
+
+def _hook(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    if connection.vendor == "postgresql" and _execute not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_execute)
+
+
+def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    cursor = context["cursor"].cursor
+    status = cursor.connection.info.transaction_status
+    if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
+        return execute(sql, params, many, context)  # a failed transaction accepts nothing but a rollback
+    starts_transaction = status == TransactionStatus.IDLE
+    added = [
+        (provider, before)
+        for provider in _providers
+        if (before := provider.before(starts_transaction=starts_transaction))
+    ]
+    if not added:
+        return execute(sql, params, many, context)
+    if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
+        return _executed_after(context["connection"], lambda: execute(sql, params, many, context))
+    before = "".join(statements for _, statements in added)
+    try:
+        result = execute(f"{sql}; {before}" if sql == SNAPSHOT else before + sql, params, many, context)
+    except DatabaseError as error:
+        for provider, _ in added:
+            provider.failed(error)
+        raise
+    cursor.set_result(-1)  # skip to the result of the statement itself
+    for provider, _ in added:
+        provider.executed()
+    return result
+
+
+def _executed_after(own: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
+    """Send the providers' SQL in a message of its own, because it can't be combined with the statement."""
+    with transaction.atomic(using=own.alias, savepoint=False):
+        with own.cursor() as cursor:
+            cursor.execute("SELECT")
+        return execute()
+
+
+# --- the role ---
+
+
+@dataclass(frozen=True)
+class Role:
+    role: str
+
+    def set_sql(self) -> str:
+        """Return the SQL that sets the role for the rest of a transaction."""
+        return f"SET LOCAL ROLE {self.role}; "
+
+
+WEB, ADMIN = Role("memory_web"), Role("memory_admin")  # see `database_roles.py`
+
+_role: ContextVar[Role | None] = ContextVar("role", default=None)
+
+
+def current_role() -> Role | None:
+    """Return the role of new transactions. None means the role of the login."""
+    return _role.get()
+
+
+@contextmanager
+def using_role(role: Role | None) -> Iterator[None]:
+    """Run the block's transactions in a role. None means the role of the login."""
+    outer = _role.set(role)
+    try:
+        yield
+    finally:
+        _role.reset(outer)
+
+
+class RoleProvider(Provider):
+    def before(self, *, starts_transaction: bool) -> str:
+        role = _role.get()
+        return role.set_sql() if role and starts_transaction else ""
+
+
+# --- the timeouts ---
 
 # If a request leaves a transaction idle for this time, PostgreSQL closes the connection, which releases its locks.
 IDLE_SECONDS = 60.0
@@ -94,7 +207,7 @@ def serving(kind: RequestKind, role: Role = WEB) -> Iterator[None]:
         yield
 
 
-class TimeoutProvider(first_statement.Provider):
+class TimeoutProvider(Provider):
     """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
     def before(self, *, starts_transaction: bool) -> str:

@@ -8,10 +8,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT, Application
-from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind, tomorrow
+from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind, tomorrow, usage_writer
 from sessions_app.people.erase import erase_user
 from tests.support.api import Api
 from tests.support.concurrency import at_once

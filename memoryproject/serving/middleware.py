@@ -1,18 +1,35 @@
-"""Limits for requests: the size of the body, the duration of database access, and the daily limits of keys."""
+"""Middleware of all requests: the content policy, the size of bodies, the time in the database, and daily limits."""
 
 from collections.abc import Callable
+from functools import cache
 
+from csp.constants import HEADER
+from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
 from django.conf import settings
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.api.authentication import check_key_later, check_key_now
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
-from sessions_app.daily_limits import Call, counting
-from sessions_app.database.database_roles import ADMIN
-from sessions_app.database.statement_timeouts import RequestKind, Unavailable, serving
+from sessions_app.database.transactions import ADMIN, RequestKind, Unavailable, serving
+from sessions_app.models.daily_limit import Call, counting
+
+_default_policy = cache(build_policy)
+
+
+class ContentPolicyMiddleware(CSPMiddleware):
+    """Adds the content security policy. The header is rebuilt if it has a nonce, or if a view changed the policy."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_custom = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
+        if is_custom or settings.DEBUG or HEADER in response:
+            return super().process_response(request, response)
+        response[HEADER] = _default_policy()
+        return response
 
 
 class BodyLimitMiddleware(MiddlewareMixin):
@@ -32,7 +49,10 @@ class BodyLimitMiddleware(MiddlewareMixin):
 
 
 class LimitsMiddleware:
-    """Limits how long a request may use the database, and returns an error if a page exceeds a limit."""
+    """Limits how long a request may use the database, and returns an error if a page exceeds a limit.
+
+    Counts an API call for its key and application, and adds the rate limit headers to the response.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -41,8 +61,11 @@ class LimitsMiddleware:
         if not request.path.startswith(API_PREFIX):
             with serving(RequestKind.LONG, ADMIN):
                 return self.get_response(request)
-        with check_key_later(), serving(RequestKind.CALL):
-            return self._checked(request, self.get_response(request))
+        with check_key_later(), serving(RequestKind.CALL), counting(Call()) as call:
+            answer = self.get_response(request)
+            for name, value in call.headers().items():
+                answer[name] = value
+            return self._checked(request, answer)
 
     def _checked(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
         """Return the response. If the request made no query, check its key first."""
@@ -59,19 +82,3 @@ class LimitsMiddleware:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return 503 for database errors that may be temporary. Leave other errors to Django."""
         return unavailable(request, Unavailable(exception)) if isinstance(exception, OperationalError) else None
-
-
-class DailyLimitsMiddleware:
-    """Counts an API call for its key and application, and adds the rate limit headers to the response."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if not request.path.startswith(API_PREFIX):
-            return self.get_response(request)
-        with counting(Call()) as call:
-            answer = self.get_response(request)
-            for name, value in call.headers().items():
-                answer[name] = value
-            return answer

@@ -6,7 +6,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from sessions_app.models import UserProfile
-from sessions_app.security.secret_key import UnknownContext, check_context_id, new_context_id
+from sessions_app.models.session import UnknownContext, check_context_id, new_context_id
 
 ADA = UserProfile(user_id="ada", application_id=1)
 

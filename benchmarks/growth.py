@@ -1,0 +1,188 @@
+"""How durations grow with the number of a person's turns, and of people: `python -m benchmarks.growth`.
+
+A site with default settings stores one real conversation. Copies of its sessions, with the words and vectors of its
+turns, belong to people with more turns. One client sends each kind of request for each of these people in turn. Then
+the benchmark creates other people, who have words but no vectors, and sends the requests for one person again.
+"""
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from itertools import accumulate, cycle, islice
+from statistics import median
+from typing import Any
+
+from benchmarks.clients import Http, timed
+from benchmarks.conversations import Conversation, read_folder
+from benchmarks.figures import print_markdown
+from benchmarks.lean import running_site
+from benchmarks.request import CONTEXT, KINDS, SEARCH, Person, seconds_of_loop
+from benchmarks.site import SETTINGS
+from benchmarks.steady import CONVERSATIONS
+from benchmarks.stored import let_a_minute_pass, let_an_hour_pass, store, wait_for_jobs
+
+CONVERSATION = "english"
+TURNS = [200, 2_000, 20_000, 200_000]
+PEOPLE = [10, 1_000, 100_000]
+ROUNDS = 40
+MANY_ROWS = 10_000  # smaller tables may be read whole
+TITLE = "Durations by the number of {}"
+NOTE = (
+    "p50 in milliseconds, divided by the seconds that ten million loops of `x += i` take. Growth: the last number, "
+    "divided by the first. Large tables that were read whole meanwhile: {}."
+)
+# The SQL that copies the rows of some sessions (`read`) for people. The first copy keeps its session's id.
+_COPIES = {
+    "sessions_app.Session": """
+        INSERT INTO sessions_app_session ({columns}, user_id, session_id)
+        SELECT {read}, person, concat_ws('-', read.session_id, nullif(copy, 1))
+        FROM sessions_app_session read, unnest(%(people)s) person, generate_series(1, %(copies)s) copy
+        WHERE read.id = ANY(%(sessions)s)
+    """,
+    "sessions_app.Message": """
+        INSERT INTO sessions_app_message ({columns}, user_id, session_id)
+        SELECT {read}, copied.user_id, copied.id FROM sessions_app_message read
+        JOIN sessions_app_session session ON session.id = read.session_id
+        JOIN sessions_app_session copied
+            ON copied.user_id = ANY(%(people)s)
+            AND substring(copied.session_id FROM '^session-[0-9]+') = session.session_id
+        WHERE session.id = ANY(%(sessions)s)
+    """,
+    "moments_app.TurnEmbedding": """
+        INSERT INTO moments_app_turnembedding ({columns}, user_id, source_id)
+        SELECT {read}, copied.user_id, copied.id FROM moments_app_turnembedding read
+        JOIN sessions_app_message message ON message.id = read.source_id
+        JOIN sessions_app_session session ON session.id = message.session_id
+        JOIN sessions_app_session other
+            ON other.user_id = ANY(%(people)s)
+            AND substring(other.session_id FROM '^session-[0-9]+') = session.session_id
+        JOIN sessions_app_message copied
+            ON copied.session_id = other.id AND copied.sequence = message.sequence AND copied.kind = 'turn'
+        WHERE session.id = ANY(%(sessions)s)
+    """,
+}
+_OTHER_COLUMNS = {"id", "user_id", "session_id", "source_id", "moment_id"}  # of copies
+
+Times = dict[str, list[float]]  # by kind of request, in milliseconds per unit
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    parser.add_argument("--turns", type=int, nargs="+", default=TURNS, help="numbers of turns of a person")
+    parser.add_argument("--people", type=int, nargs="+", default=PEOPLE, help="numbers of people")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"requests of each kind and person ({ROUNDS})")
+    options = parser.parse_args(arguments)
+    [conversation] = [one for one in read_folder(CONVERSATIONS) if one.id == CONVERSATION]
+    with running_site() as (folder, _pid, port, key):
+        os.environ.update(SETTINGS, DATA_DIR=str(folder))
+        import django
+
+        django.setup()
+        with closing(Http(port, key)) as http:
+            store(http, conversation)
+        let_an_hour_pass(wait_for_jobs)
+        people = [_with_turns(conversation, turns) for turns in options.turns]
+        let_a_minute_pass(wait_for_jobs)  # counts the words
+        _settle()
+        before = _scans()
+        _print("a person's turns", options.turns, _measured(port, key, people, options.rounds), before)
+        times = []
+        for number in options.people:
+            _add_people(conversation, number)
+            _settle()
+            before = _scans()
+            times += _measured(port, key, people[:1], options.rounds)
+        _print("people", options.people, times, before)
+    return 0
+
+
+def _with_turns(conversation: Conversation, turns: int) -> Person:
+    """Create a person with about this number of turns."""
+    from sessions_app.models import Session, UserProfile
+
+    person = UserProfile.objects.ensure(f"{conversation.id}-{turns}")
+    sizes = _sizes(conversation)
+    sessions = [pk for pk, newer in zip(sizes, accumulate(sizes.values(), initial=0), strict=False) if newer < turns]
+    _copy([person.pk], sessions, copies=max(1, round(turns / sum(sizes.values()))))
+    Session.objects.filter(user=person).update(counted_message_count=0)
+    return Person(conversation.model_copy(update={"id": person.user_id}))
+
+
+def _sizes(conversation: Conversation) -> dict[int, int]:
+    """Return the number of messages of each session, newest first."""
+    from sessions_app.models import Session
+
+    sessions = Session.objects.filter(user__user_id=conversation.id).order_by("-pk")
+    return dict(sessions.values_list("pk", "message_count"))
+
+
+def _add_people(conversation: Conversation, number: int) -> None:
+    """Create people with one session each, until there are this many people."""
+    from sessions_app.models import UserProfile
+
+    missing = range(UserProfile.objects.count(), number)
+    people = UserProfile.objects.bulk_create([UserProfile(user_id=f"person-{n}") for n in missing], batch_size=10_000)
+    _copy([person.pk for person in people], [*_sizes(conversation)][:1], copies=1, tables=2)
+
+
+def _copy(people: Sequence[int], sessions: Sequence[int], *, copies: int, tables: int = len(_COPIES)) -> None:
+    from django.apps import apps
+    from django.db import connection, transaction
+
+    values: dict[str, Any] = {"people": [*people], "sessions": [*sessions], "copies": copies}
+    with transaction.atomic(), connection.cursor() as cursor:  # sweeps see complete copies
+        for label, sql in [*_COPIES.items()][:tables]:
+            fields = [field.column for field in apps.get_model(label)._meta.concrete_fields]
+            columns = [column for column in fields if column not in _OTHER_COLUMNS]
+            read = ", ".join(f"read.{column}" for column in columns)
+            cursor.execute(sql.format(columns=", ".join(columns), read=read), values)
+
+
+def _settle() -> None:
+    from benchmarks.seed import settle
+
+    wait_for_jobs()
+    settle()
+
+
+def _measured(port: int, key: str, people: Sequence[Person], rounds: int) -> list[Times]:
+    """Send each kind of request for each person in turn. Return the durations by person."""
+    turns = [turn.text for _session, turn in people[0].conversation.turns]
+    questions = [question.q for question in people[0].conversation.questions]
+    times: list[Times] = [defaultdict(list) for _person in people]
+    with closing(Http(port, key)) as http:
+        for what, request in KINDS.items():
+            texts = questions if what in (CONTEXT, SEARCH) else turns
+            for number, text in enumerate(texts[:rounds]):
+                loop = seconds_of_loop()
+                for person, of_person in islice(cycle(zip(people, times, strict=True)), number, number + len(people)):
+                    seconds = timed(partial(http.request, *request(person, text, text)))
+                    of_person[what].append(seconds * 1000 / loop)
+    return times
+
+
+def _print(of: str, numbers: Sequence[int], times: Sequence[Times], before: dict[str, int]) -> None:
+    scanned = [table for table, scans in _scans().items() if scans > before.get(table, 0)]
+    rows = []
+    for what in KINDS:
+        p50s = [median(each[what]) for each in times]
+        rows.append([what, *(f"{p50:.1f}" for p50 in p50s), f"{p50s[-1] / p50s[0]:.2f} ×"])
+    columns = ["what", *(f"{number:,}" for number in numbers), "growth"]
+    print_markdown(TITLE.format(of), columns, rows, NOTE.format(", ".join(scanned) or "none"))
+
+
+def _scans() -> dict[str, int]:
+    """Return the number of sequential scans of each large table so far."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT relname, seq_scan FROM pg_stat_user_tables WHERE n_live_tup > %s", [MANY_ROWS])
+        return dict(cursor.fetchall())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
