@@ -93,7 +93,7 @@ def walked() -> dict[str, Walk]:
 
     steps: dict[str, tuple[str, dict[str, Any]]] = {
         "append": (f"sessions/{SESSION}/messages", {"messages": MESSAGES}),
-        "build": ("moments/build", {"session_id": SESSION, "force": True}),
+        "build": ("moments/build", {"session_id": SESSION, "force": True, "lag": 0}),
         "context": ("memory/context", {"session_id": "another", "query": "When does the kiln arrive?"}),
         "retraction": ("retractions", {"session_id": SESSION, "sequences": [0], "reason": "Ada asked for it."}),
     }

@@ -166,14 +166,14 @@ def _turns_to_build(session: Session, params: Mapping[str, int]) -> tuple[list[M
     return turns[:boundary], fits < beyond
 
 
-def _count_fitting(turns: Sequence[Message], most: int) -> int:
-    """Return how many of the first `most` turns fit into the token limit of one run."""
-    left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
-    for count, turn in enumerate(turns[:most]):
-        left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
-        if left < 0:
+def _count_fitting(turns: Sequence[Message], limit: int) -> int:
+    """Return how many of the first `limit` turns fit into the token limit of one run."""
+    remaining_tokens = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
+    for count, turn in enumerate(turns[:limit]):
+        remaining_tokens -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
+        if remaining_tokens < 0:
             return count
-    return min(len(turns), most)
+    return min(len(turns), limit)
 
 
 def first_live_sequence(session: Session, params: Mapping[str, int]) -> int:

@@ -43,14 +43,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import queue_embedding
-from moments_app.moments.division import (
-    BUILT,
-    BuildResult,
-    FinishedBuild,
-    divide,
-    lock_if_unchanged,
-    store_builds,
-)
+from moments_app.moments.division import BUILT, BuildResult, FinishedBuild, divide, lock_if_unchanged, store_builds
 from moments_app.moments.division import result_of as built_result
 from moments_app.moments.journey import PriorMoment, journey_text
 from moments_app.moments.partition import PartitionEvent, store_events

@@ -37,12 +37,12 @@ WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS
 
 class _CachedKey(NamedTuple):
     key: ApiKey
-    check_key_later: str
+    check_sql: str
 
 
 class _UncheckedKey(NamedTuple):
     text: str
-    check_key_later: str
+    check_sql: str
 
 
 # Keyed by a hash of the key's text. The cached key also records whether custom limits exist, so an entry expires
@@ -62,13 +62,13 @@ def key_with(text: str) -> ApiKey | None:
     key_hash = hash_of(text)
     known = CACHED_KEYS.get(key_hash)
     if known and known.key.is_valid() and _defers_check.get():
-        _unchecked_key.set(_UncheckedKey(text, known.check_key_later))
+        _unchecked_key.set(_UncheckedKey(text, known.check_sql))
         return known.key
     CACHED_KEYS.drop(key_hash)
     _unchecked_key.set(None)
     if key := ApiKey.objects.verify(text):
-        check_key_later = sql.SQL(_KEY_CHECK_SQL).format(key.prefix, key.secret_hash).as_string()
-        CACHED_KEYS.put(key_hash, _CachedKey(key, check_key_later))
+        check_sql = sql.SQL(_KEY_CHECK_SQL).format(key.prefix, key.secret_hash).as_string()
+        CACHED_KEYS.put(key_hash, _CachedKey(key, check_sql))
     return key
 
 
@@ -101,7 +101,7 @@ class KeyCheckProvider(transactions.Provider):
 
     def before(self, *, starts_transaction: bool) -> str:
         unconfirmed = _unchecked_key.get()
-        return unconfirmed.check_key_later if unconfirmed else ""
+        return unconfirmed.check_sql if unconfirmed else ""
 
     def executed(self) -> None:
         _unchecked_key.set(None)

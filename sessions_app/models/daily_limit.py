@@ -300,9 +300,9 @@ class _Meter:
         learned, known = self._known.get(subject, (0.0, None))
         return known is not None and known.day == today() and monotonic() - learned < CACHE_SECONDS
 
-    def cache(self, usage_statuses: Iterable[UsageStatus]) -> None:
+    def cache(self, statuses: Iterable[UsageStatus]) -> None:
         with self._lock:
-            self._known.update({usage_status.subject: (monotonic(), usage_status) for usage_status in usage_statuses})
+            self._known.update({status.subject: (monotonic(), status) for status in statuses})
 
     def _now(self, subject: Subject) -> UsageStatus:
         _, known = self._known.get(subject, (0.0, UsageStatus(subject, today())))

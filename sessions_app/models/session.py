@@ -136,8 +136,8 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def _create_missing(self, wanted: "Mapping[Name, NamedSession]") -> None:
         people, session_ids = zip(*wanted, strict=True)
         found = self.filter(user__in=people, session_id__in=session_ids)
-        there = set(found.values_list("user_id", "session_id"))
-        if missing := [one.new() for name, one in sorted(wanted.items()) if name not in there]:
+        existing = set(found.values_list("user_id", "session_id"))
+        if missing := [one.new() for name, one in sorted(wanted.items()) if name not in existing]:
             self.bulk_create(missing, ignore_conflicts=True)
 
     def _lock_named(self, wanted: "Mapping[Name, NamedSession]") -> "dict[Name, Session]":
