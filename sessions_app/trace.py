@@ -47,7 +47,10 @@ def span(name: str, **attributes: str | int) -> Iterator[Span]:
 
 @contextmanager
 def continue_trace(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in the trace of a carrier, which has a `traceparent` or only an id, or else in a new trace."""
+    """Run the block in the trace of a carrier.
+
+    The `traceparent` of the carrier may be only an id. If it contains no valid id, a new trace is started.
+    """
     parent = _propagator.extract(carrier, context=Context())
     known = trace.get_current_span(parent).get_span_context()
     own = trace.format_trace_id(known.trace_id) if known.is_valid else _id_in(carrier.get(HEADER, ""))

@@ -1,8 +1,8 @@
 """Reader of chat messages in the format of OpenAI's API and fine-tuning: one `{"messages": […]}` per line.
 
 A conversation is identified by its `id`, or else by a hash of its messages. A message is identified by its position and
-a hash of its content. So importing the same file again, or a longer one, adds no duplicates. A conversation with an id
-may grow.
+a hash of its content. So importing the same file again, or a longer one, adds no duplicates. Later imports
+can add messages to a conversation with an `id`.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Converts conversations and statements of other systems to records for `import_sessions`.
 
-Other memory systems don't export everything to one file, so users save API responses. Such a file may be an array of
-items, a page with items, or JSON lines with an item or a page each.
+Other memory systems don't export everything to one file, so users save API responses. Such a file is an array of
+items, a page of items, or JSON lines, each of them an item or a page.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -54,7 +54,7 @@ def recognizes(source: Source) -> bool:
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Statement | RejectedRecord]:
-    """Yield messages and facts. A thread may name its person. Facts and other threads belong to `owner`."""
+    """Yield messages and facts. Facts, and threads that don't specify a person, belong to `owner`."""
     for found in items(source, PAGES):
         if isinstance(found, LocatedValue) and isinstance(found.value, dict) and "fact" in found.value:
             yield _fact(found, owner)

@@ -9,7 +9,7 @@ class LabConfig(AppConfig):
     verbose_name = "Lab"
 
     def ready(self) -> None:
-        if not apps.is_installed("memoryproject"):  # in a host project, which has none of these pages
+        if not apps.is_installed("memoryproject"):  # a host project doesn't have these pages
             return
         from memory_extras.lab.models import ProbeResult
         from memoryproject.database.clocks import EXTRA_COLUMNS

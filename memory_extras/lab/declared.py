@@ -17,7 +17,7 @@ NEWEST = 10  # maximum number of probes to run again after a retraction
 
 
 class QuestionText(Column):
-    """The question of a probe. Its hash is unique within a session, so the session column must be read first."""
+    """The question of a probe. Skips questions that their session already has, so read the session column first."""
 
     def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         there = Probe.objects.for_user(importing.user)

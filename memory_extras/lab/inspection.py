@@ -21,13 +21,16 @@ from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, sea
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
 
-# Below this number, the functions `nearest_…` compare all vectors of a person instead of using the index.
+# If a person has fewer vectors than this, the functions `nearest_…` compare all of them instead of using the index.
 EXACT = 20_000
 
 
 @dataclass(frozen=True)
 class VectorSearch:
-    """How vectors of a kind were searched. `vectors` is the person's number of them for this model, at most `EXACT`."""
+    """How the vectors of one kind were searched.
+
+    `vectors` is the number of the person's vectors of this kind and model, counted up to `EXACT`.
+    """
 
     kind: str
     vectors: int

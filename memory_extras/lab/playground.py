@@ -33,7 +33,7 @@ class RealPerson(Conflict):
 
 @dataclass(frozen=True)
 class Origin:
-    """A source turn of a line. `here` is its sequence in the current session, or None if it is in another one."""
+    """A source turn of a line. `here` is its sequence number, or None if the turn is in another session."""
 
     name: str
     url: str
@@ -110,7 +110,7 @@ def _ids(refs: Iterable[str], prefix: str) -> list[UUID]:
     return [UUID(ref.removeprefix(prefix)) for ref in refs if ref.startswith(prefix)]
 
 
-# --- in-process calls to the chat endpoint for an operator, who has no key; they skip only the entry checks ---
+# --- in-process calls to the chat endpoint; they skip only the checks of the API key, which operators don't have ---
 
 
 @dataclass

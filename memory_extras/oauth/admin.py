@@ -26,7 +26,7 @@ from sessions_app.models.application import DEFAULT
 
 SHOWN = 50
 
-# The library registers its own pages. They would show all tokens to any login with permission for one table.
+# Remove the library's own pages. They would show all tokens to any operator with permission for one table.
 for model in (Assistant, Code, AccessToken, RefreshToken, get_id_token_model()):
     admin.site.unregister(model)
 

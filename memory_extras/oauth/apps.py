@@ -35,7 +35,7 @@ def known_application(databases: Sequence[str] | None, **_: Any) -> list[CheckMe
 
     name = current().openid_application
     if not (databases and name) or Application._meta.db_table not in connection.introspection.table_names():
-        return []  # before the first `migrate`, there are no applications
+        return []  # before the first `migrate`, the table of applications doesn't exist
     if Application.objects.filter(name=name).exists():
         return []
     hint = "Create it with manage.py create_application, or correct the setting."

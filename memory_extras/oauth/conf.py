@@ -10,12 +10,12 @@ from pydantic import Field, SecretStr, model_validator
 from memoryproject.admin_menu import Entry, add_tab
 from memoryproject.conf import Group
 
-NAME = "OAUTH"  # the group's name in Django's settings
+NAME = "OAUTH"  # the name of `OAuthSettings` in Django's settings
 ACCESS, REFRESH = "mem_oauth_", "mem_refresh_"  # prefixes of tokens; all secrets of this platform start with mem_
 CODE_SECONDS = 60
 GRANT_TYPES = ["authorization_code", "refresh_token"]
 TOKEN_LIFETIME = timedelta(minutes=60)  # after this time, the assistant must refresh its token
-# The texts of scopes on the consent page.
+# The descriptions of the scopes on the consent page.
 SCOPE_TEXTS = {
     "read": "Read: search, get contexts, read facts and single turns",
     "write": "Write: add, correct and end facts",
@@ -118,7 +118,7 @@ def audience_named(resource: str) -> str:
 def extend(settings: dict[str, Any]) -> None:
     settings[NAME] = settings["CONF"].oauth
     apps = settings["INSTALLED_APPS"]
-    # before the extra, so that its admin pages are registered first
+    # before the extra, so that the library registers its admin pages first, and the extra can replace them
     apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])

@@ -34,7 +34,7 @@ REQUEST_PARAMETERS = ("client_id", "redirect_uri", "response_type", "state", "co
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """The access that an assistant requests: the scopes that may be granted, and the validated parameters."""
+    """The access that an assistant requests: the scopes that it may get, and the request's validated parameters."""
 
     assistant: Assistant
     audience: str
@@ -132,7 +132,7 @@ class ConsentPage(View):
         return AccessRequest(assistant, audience, _with_implied(wanted, SCOPES_OF[audience]), parameters)
 
     def _request_of_assistant(self) -> HttpRequest:
-        """Return the request without the page's form, because its fields are not the assistant's."""
+        """Return the request without the form of this page, because its fields don't come from the assistant."""
         request = copy(self.request)
         request.method, request.POST = "GET", QueryDict()
         return request

@@ -49,7 +49,7 @@ class EndUserPage(ConsentPage):
     template_name = "oauth/end_user.html"
     title = "Authorize an assistant"
     granter = "The end user"
-    is_new = False  # whether the end user has no memory yet
+    is_new = False  # True if the end user has no memory yet
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.user_id = logins.user_id_in(request)
@@ -171,7 +171,7 @@ class Callback(EndUserPage):
             raise openid.LoginFailed("Your login could not be verified. Try again.")
         user_id = openid.user_id_of(code, started)
         answer = _to_page(started["query"])
-        logins.end(self.request, answer)  # an earlier login in this browser
+        logins.end(self.request, answer)  # end the earlier login in this browser, if there is one
         logins.finish(answer, user_id)
         return answer
 

@@ -27,11 +27,11 @@ from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.refusals import Refusal
 
 UNUSED_LIFETIME = timedelta(days=1)  # lifetime of a client that registered itself and has no grant
-UNUSED_LIFETIME_IF_FULL = timedelta(minutes=10)  # its lifetime if there are too many such clients
+UNUSED_LIFETIME_IF_FULL = timedelta(minutes=10)  # lifetime of such a client if there are too many of them
 MAX_UNUSED = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-PERSON = "person"  # actor of events and grants; other columns identify the person, and an erasure clears those
+PERSON = "person"  # actor of events and grants; doesn't identify the person, so erasures need not clear it
 ASSISTANT_REVOKED = "assistant_revoked"
 APP_SCHEMES = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # URI schemes of desktop applications
 
@@ -96,7 +96,7 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
 class Assistant(AbstractApplication):  # type: ignore[misc]
     """A client that may request access."""
 
-    user = None  # it belongs to no user
+    user = None  # removes the library's field: an assistant belongs to no user
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = AssistantManager()
@@ -185,7 +185,7 @@ class Consent(models.Model):
 class Code(AbstractGrant):  # type: ignore[misc]
     """An authorization code. `code` contains its hash."""
 
-    user = None  # the consent records who granted it
+    user = None  # removes the library's field: the consent records who granted access
     consent = models.OneToOneField(Consent, on_delete=models.CASCADE, related_name="code")
     used_at = models.DateTimeField(null=True, blank=True)
 

@@ -27,7 +27,7 @@ SECONDS = 5  # timeout for connecting, and for each read
 TOTAL_SECONDS = 10  # maximum time that a page waits for the provider
 MAX_CONCURRENT_CALLS = 2  # maximum calls to the provider per web process, so that other requests have threads
 BUSY_SECONDS = 2  # maximum wait until such a call can start
-CACHE_SECONDS = 3_600  # for the discovery document. Unknown signing keys are fetched immediately
+CACHE_SECONDS = 3_600  # how long the discovery document is cached; unknown signing keys are fetched immediately
 LEEWAY = 60  # seconds by which the provider's clock may differ
 # Accept only signatures with a public key, even if the discovery document lists others.
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]

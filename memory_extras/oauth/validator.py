@@ -19,7 +19,7 @@ from sessions_app.process_cache import VERIFIED
 
 
 def digest(text: str) -> str:
-    """Return the stored hash of a code or token. It is fast, because the text has 256 random bits."""
+    """Return the hash under which a code or token is stored. A fast hash is safe, because the text is random."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 

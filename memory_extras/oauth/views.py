@@ -64,7 +64,7 @@ class ResourceMetadata(OAuthProtectedResourceMetadataView):  # type: ignore[misc
 
 
 def _refusal_of(sent: QueryDict) -> HttpResponse | None:
-    """Reject repeated parameters and other grant types, which the library would accept."""
+    """Return an error for repeated parameters or unsupported grant types, which the library would accept."""
     if any(len(values) > 1 for _, values in sent.lists()):
         return _refused("invalid_request", "A parameter was sent more than once. Send each parameter once.")
     if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:
@@ -84,7 +84,7 @@ class Token(TokenView):  # type: ignore[misc]
                 shown = Code.objects.filter(code=digest(request.POST.get("code", "")))
                 for code in shown.select_related("consent__key"):
                     code.consent.key.revoke()
-        answer["Content-Type"] = "application/json"  # also for errors of the library while it issues a token
+        answer["Content-Type"] = "application/json"  # the library's error responses may have another content type
         return answer
 
 

@@ -82,8 +82,8 @@ FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'id' AN
 WHERE relnamespace = 'public'::regnamespace AND has_table_privilege('{ROLE}', attrelid, 'INSERT')
     AND NOT has_sequence_privilege('{ROLE}', sequence, 'USAGE')
 """  # noqa: S608 (names of our own)
-# `SET LOCAL` is propagated to other nodes, but `set_config` is not. Propagation is on only for this one, because
-# otherwise every later `SET LOCAL` would be propagated.
+# `SET LOCAL` is propagated to other nodes, but `set_config` is not. Propagation is on only for this statement.
+# Otherwise, every later `SET LOCAL` in the transaction would be propagated.
 _MEMORY_SET = """
 SELECT $statement$
 CREATE OR REPLACE FUNCTION memory_set(name text, value text) RETURNS text LANGUAGE plpgsql AS $$
@@ -95,8 +95,8 @@ BEGIN
 END $$
 $statement$ FROM pg_proc WHERE oid = 'memory_set(text, text)'::regprocedure AND prosrc !~ 'SET LOCAL'
 """
-# Make functions propagate their settings to other nodes, and add a filter by person to their queries. Citus can't know
-# that the keys of the word index start with the person.
+# Make functions propagate their settings to other nodes, and add a filter by person to their queries, because Citus
+# doesn't know that the keys of the word index start with the person.
 _FUNCTIONS = r"""
 SELECT made FROM (
     SELECT definition, regexp_replace(
@@ -175,8 +175,8 @@ SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I, ADD CONSTRAINT %%I %%s', con
 FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attname = 'user_id'
 WHERE conrelid = %(table)s::regclass AND contype IN ('p', 'u') AND attnum <> ALL (conkey)
 """
-# Nor may policies use a subquery. In other databases, they use one so that the condition is evaluated once per
-# statement.
+# Policies on distributed tables can't use a subquery. In other databases, the policies use one so that the condition
+# is evaluated once per statement.
 _POLICIES = f"""
 SELECT format('ALTER POLICY %%I ON %%s USING (%%s)', polname, polrelid::regclass, rows)
 FROM pg_policy JOIN (VALUES ('acting_user', $$user_id = {ACTING}$$), ('operators', 'distribution.sees(user_id)'))

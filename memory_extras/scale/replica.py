@@ -5,7 +5,8 @@ row-level security and timeouts apply as usual. Writes fail. The access log is w
 the page is returned.
 
 A replica is used if it streams from the primary and has only a short lag. For a page, it must have replayed all changes
-by this operator. For a read as of now, it must have replayed all commits. Otherwise, the read goes to the primary.
+by this operator. For reads that must be current (`from_replica_as_of_now`), it must have replayed all commits.
+Otherwise, the read goes to the primary.
 """
 
 import time
@@ -46,7 +47,7 @@ _skip_until = 0.0  # monotonic clock
 
 
 def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return the result of `read`, a page or its data, from the replica if it is usable.
+    """Call `read` on the replica if that is usable, otherwise on the primary. Return its result, a page or data.
 
     `read` must not write. It is called a second time, on the primary, if the replica fails.
     """
@@ -54,7 +55,7 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
         return read()
     try:
         if replica := _usable(request.session.get(_POSITION)):
-            request.user.get_all_permissions()  # read from the primary, and cached
+            request.user.get_all_permissions()  # caches the permissions, read from the primary
             with _as_default(replica):
                 page = read()
                 if isinstance(page, SimpleTemplateResponse):
@@ -67,10 +68,10 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
 
 
 def from_replica_as_of_now(read: Callable[[], T]) -> T:
-    """Return the result of `read` from a replica that has everything committed before this call.
+    """Call `read` on the replica once it has replayed all commits until now, otherwise on the primary.
 
-    For reads that must include the latest message and must not include an erased person. `read` must not write. It is
-    called a second time, on the primary, if the replica fails.
+    This is for reads that must include the latest message and must not include an erased person. `read` must not write.
+    It is called a second time, on the primary, if the replica fails.
     """
     if not _is_configured() or connection.in_atomic_block:
         return read()

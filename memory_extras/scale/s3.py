@@ -16,7 +16,7 @@ with packages_of("s3"):
     from storages.utils import clean_name
 
 CLIENT: dict[str, Any] = {
-    "connect_timeout": 5,  # seconds
+    "connect_timeout": 5,  # timeouts in seconds
     "read_timeout": 30,
     "retries": {"mode": "standard", "total_max_attempts": 3},
     # Archives have their own checksums, and not every store supports the checksums that newer clients send.

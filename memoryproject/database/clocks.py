@@ -29,7 +29,7 @@ from moments_app.models.webhook import LONGEST_PAUSE
 from sessions_app.clock import TimeColumn, columns_with_future_times, correct_times
 from sessions_app.models import ApiKey, Event, Message, Session
 
-DAY = timedelta(days=1)  # the maximum pause of a job (until tomorrow) and of a circuit (if its provider requests it)
+DAY = timedelta(days=1)  # maximum pause: a job may wait until tomorrow, and a provider may request a pause
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
 EXTRA_COLUMNS: list[TimeColumn] = []

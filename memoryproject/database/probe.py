@@ -31,7 +31,7 @@ class DeadlinePassed(Exception):
 
 
 class DatabaseProbe:
-    """Sends one probe at a time, on a connection and a thread of its own, so a probe never waits for a free one.
+    """Sends one probe at a time. The probes have their own connection and thread, so they never wait for free ones.
 
     The connection stays open, because PostgreSQL is slow to start a new process on a busy machine.
     """

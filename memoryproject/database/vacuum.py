@@ -1,8 +1,8 @@
 """`vacuum`: free the space of deleted rows, and rewrite tables after an erasure.
 
-PostgreSQL does not remove the bytes of a deleted row from the table's file until another row needs the space. Neither
-does a plain `VACUUM`. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each
-for about a second. Larger tables would be locked for longer, so their erased bytes stay until they are overwritten
+In PostgreSQL, the bytes of a deleted row stay in the table's file until another row needs the space, even after a plain
+`VACUUM`. After an erasure, tables of at most `REWRITTEN` bytes are therefore rewritten, which locks each for about a
+second. Larger tables would be locked for longer, so their erased bytes stay until they are overwritten
 (docs/security.md, *What an erasure leaves*).
 """
 
@@ -36,7 +36,7 @@ FROM pg_class WHERE pg_class.oid = ANY (%(tables)s::regclass[]) AND relname !~ %
 
 @dataclass(frozen=True)
 class VacuumResult:
-    """The numbers of tables that were vacuumed and rewritten, and of those that were skipped, by reason."""
+    """How many tables were vacuumed, how many were rewritten, and how many were skipped for each reason."""
 
     vacuumed: int = 0
     rewritten: int = 0

@@ -72,7 +72,7 @@ def refuse_other_versions(**_: Any) -> None:
 
 
 def refuse_failed_checks() -> None:
-    """Raise `CommandError` if a system check of the database fails, e.g. if a setting names an unknown row."""
+    """Raise `CommandError` if a system check of the database fails, e.g. if a setting refers to a missing row."""
     found = run_checks(tags=[Tags.database], databases=[connection.alias])
     errors = [f"{error.msg} {error.hint or ''}".strip() for error in found if error.is_serious()]
     if errors:

@@ -18,7 +18,7 @@ CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
 QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is it?"
-QUESTION_TOKENS = 400  # enough for a few lines
+QUESTION_TOKENS = 400  # the budget of the context, enough for a few lines
 MOMENTS = 5  # number of moments to show
 LINE = 110  # number of characters to show of a text
 

@@ -50,8 +50,8 @@ class Recipe(NamedTuple):
 
     Args:
         query_prefix, document_prefix: The prefixes that are added to texts.
-        input_types: The values of the field `input_type` for queries and documents, such as `query/document`. For a
-            field with another name, `task=…/…`. If blank, no field is sent.
+        input_types: The values of the field `input_type` for queries and documents, such as `query/document`. If the
+            field has another name, such as `task`, the name comes first: `task=…/…`. If blank, no field is sent.
     """
 
     name: str

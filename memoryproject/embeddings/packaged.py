@@ -87,7 +87,7 @@ class WeightsFile:
         return numpy.frombuffer(self._bytes, dtype, count, offset)
 
     def _normalized(self, place: int) -> tuple[dict[int, str], int]:
-        """Return the normalized forms of characters, by code point, and the offset after them."""
+        """Return a dict from code points to the characters' normalized forms, and the offset after this table."""
         count, size = struct.unpack_from("<iI", self._bytes, place)
         place += 8
         end, forms = place + size, {}

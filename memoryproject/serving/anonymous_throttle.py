@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 NETWORK_BITS = 64  # addresses with the same prefix of this length belong to one IPv6 client
-BURST_SECONDS = 10  # burst: the number of seconds whose requests may arrive at once
+BURST_SECONDS = 10  # size of a full bucket: the requests of this many seconds may arrive at once
 MAX_BUCKETS = 10_000  # number of addresses to track; the least recently used one is dropped, which resets its limit
 MAX_PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
@@ -44,7 +44,7 @@ def client_address(peer: str, forwarded: str) -> str:
 
 
 def address_range(address: str) -> str:
-    """Return the addresses that belong to one client: an IPv4 address, or an IPv6 network."""
+    """Return the range of addresses that counts as one client: an IPv4 address, or an IPv6 network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:  # a Unix socket has no address

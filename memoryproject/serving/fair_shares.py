@@ -58,7 +58,7 @@ class Caller:
 
 @dataclass
 class _Account:
-    """The thread-seconds that a caller had left at a time, and those that its next call is expected to use."""
+    """A caller's thread-seconds: those left at the monotonic time `at`, and those expected for the next call."""
 
     balance: float
     updated_at: float
@@ -92,7 +92,7 @@ class Budget:
         return account.expected, wait
 
     def use(self, name: str, seconds: float) -> None:
-        """Charge thread-seconds used beyond the reservation. Refund them if the number is negative."""
+        """Charge thread-seconds used beyond the reservation. A negative number is a refund."""
         account = self._account(name)
         account.balance -= seconds
         if not self.must_yield(name):
@@ -104,7 +104,7 @@ class Budget:
         account.expected += LAST_CALL_WEIGHT * (seconds - account.expected)
 
     def must_yield(self, name: str) -> bool:
-        """Return whether a caller that used less is active."""
+        """Return whether another active caller has used less than this one."""
         account = self._accounts.get(name)
         if not account:
             return False

@@ -131,7 +131,7 @@ class Threads:
                     raise Refused(503, "busy", "The server is busy. Try again in a moment.") from None
             else:
                 return
-        await semaphore.acquire()  # doesn't wait
+        await semaphore.acquire()  # returns immediately, because the semaphore isn't locked
 
 
 async def read_body(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
@@ -273,7 +273,10 @@ class Bridge:
         self._executor = ThreadPoolExecutor(threads + RESERVED_THREADS, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
-        """Serve a request, or raise `Refused` if it takes too long. Raise `DatabaseHangs` if the database does."""
+        """Serve a request, or raise `Refused` if it takes too long.
+
+        Raise `DatabaseHangs` if the database does not respond.
+        """
         PROBE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
@@ -308,7 +311,10 @@ class _Call:
         self._has_sent = self._is_abandoned = self.has_thread = False
 
     def abandon(self, work: "asyncio.Task[list[Message]]") -> bool:
-        """Abandon the request if that is safe. Return whether it was abandoned. Without a thread, cancel its task."""
+        """Abandon the request if that is safe. Return whether it was abandoned.
+
+        If no thread handles the request yet, cancel its task.
+        """
         only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_sent
         self._is_abandoned = only_reads or not self.has_thread
         if not self.has_thread:

@@ -42,7 +42,7 @@ is_schema_current = False
 
 
 class Level(StrEnum):
-    INFO = "info"  # for operators; the site still counts as up
+    INFO = "info"  # shown to operators, but the site still counts as up
     DEGRADED = "degraded"
     DOWN = "down"
 
@@ -212,7 +212,7 @@ def _clocks(data: CheckData) -> Findings:
 
 READINESS_CHECKS = (_database, _queue)
 DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
-# Reasons why jobs wait, and restarts, are not included, because the dashboard shows incidents and a list of restarts.
+# Without `_held` and `_restarts`, because the dashboard shows incidents and a list of restarts instead.
 DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 
@@ -280,7 +280,7 @@ class Readiness:
 
 def _run_checks() -> list[Finding]:
     try:
-        with using_role(ADMIN):  # the queue has jobs of many people
+        with using_role(ADMIN):  # this role sees the jobs of all people
             return readiness()
     finally:
         connection.close()

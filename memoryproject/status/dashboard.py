@@ -1,7 +1,7 @@
 """The first page of the admin: problems, waiting work, and the activity of the last days.
 
-Urgent data are read for each request. Counts over a month are cached for some minutes, with their time, and are read
-from the replica, if there is one. Operators see only what they have permissions for.
+Urgent data are read for each request. Counts over a month are read from the replica, if there is one, and cached for
+some minutes. The page shows the time of the counts. Operators see only data that they have permissions for.
 """
 
 import json

@@ -103,7 +103,7 @@ class Change:
     def record(self) -> "Change | None":
         """Log the change as an event. Return None if a watchdog has already logged it, or a later change.
 
-        A last change dated in the future doesn't count as later. It would suppress all new changes.
+        A logged change dated in the future doesn't count as later. Otherwise, it would suppress all new changes.
         """
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('state', 0))")

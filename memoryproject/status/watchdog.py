@@ -66,7 +66,7 @@ class Watchdog:
         self._pending: _PendingState | None = None
         self._unrecorded: Change | None = None
         self._delivery: Delivery | None = None
-        self._finished: int | None = None  # the last change whose notifications are complete
+        self._finished: int | None = None  # primary key of the last change whose notifications are complete
         self._clock_offset = timedelta(0)  # how far this host's clock is ahead of the database's
 
     def check(self) -> None:

@@ -67,7 +67,7 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
 
 
 def _log_message(line: LogRecord | None) -> dict[str, Any]:
-    """Return the message and some fields of our own log records. Of others, return only the place in the code."""
+    """Return the message and some fields of our own log records. For others, return only the place in the code."""
     if line is None:
         return {"message": "An error without a message."}
     if isinstance(line.msg, dict) and line.name.startswith(OUR_PACKAGES):

@@ -50,7 +50,7 @@ class ContextRequest:
     # depend on the query and stays the same until memory changes, so that providers' prompt caches cover most of it.
     plan: str = "query"
     sent: Sequence[str] = ()  # texts that the caller sends to the model anyway; the context does not repeat them
-    # the sequence of the query's own turn, if it is already in the session; this turn and later ones are excluded
+    # sequence number of the query's own turn, if it is already in the session; this turn and later ones are excluded
     before: int | None = None
     new_agent_id: str = ""  # agent of a session that has not started; if blank, the session must exist
     is_trial: bool = False  # the data will be rolled back, so the cache of layers is not used
@@ -82,7 +82,7 @@ class Envelope:
 
     @property
     def checkpoint(self) -> int | None:
-        """The sequence of the boundary whose checkpoint is in the context, or None."""
+        """The sequence number of the boundary whose checkpoint is in the context, or None."""
         addresses = f"rem://sessions/{self.input.session.session_id}/messages/"
         items = [priced.item for priced in self.filled.layers.get("moments", ())]
         boundaries = [item for item in items if item.ref.startswith(addresses)]

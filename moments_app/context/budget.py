@@ -52,8 +52,8 @@ class BudgetTooSmall(Refusal):
 class Trimmed:
     """The part of a layer that was left out, with its number of tokens.
 
-    Recall results are not counted, because a search always has more. In the live window, only turns that were read are
-    counted: as many as would fit into the whole budget.
+    Recall results are not counted, because a search always has more. In the live window, only the turns that were read
+    are counted. As many turns are read as would fit into the whole budget.
     """
 
     layer: str
@@ -133,7 +133,7 @@ class _Layer:
 
     @property
     def opening(self) -> int:
-        """The tokens of the wrapping, which the first item of a layer adds. 0 after that."""
+        """The tokens of the wrapping if the layer is still empty, because its first item adds them. Otherwise 0."""
         return 0 if self.taken else self.wrapping
 
     @property
@@ -145,9 +145,9 @@ class _Layer:
         return [(place, one) for place, one in enumerate(self.items) if place not in self.taken]
 
     def in_order(self) -> list[PricedItem]:
-        """Return the added items in their final order: recalled items are sorted by time.
+        """Return the added items in their final order.
 
-        Those from the time that the query mentions come first.
+        Recalled items are sorted by time, but items from the time that the query mentions come first.
         """
         taken = [self.taken[place] for place in sorted(self.taken)]
         if self.name == "retrieved":
@@ -252,7 +252,7 @@ class _Budget:
     def take_older_turns(self) -> None:
         """Add older live turns, newest first.
 
-        If some don't fit, the sequence of the oldest added turn is a multiple of `WINDOW_STEP`.
+        If some don't fit, the sequence number of the oldest added turn is a multiple of `WINDOW_STEP`.
         """
         turns = self._layers["hot_turns"]
         older: list[tuple[int, PricedItem]] = []
@@ -267,7 +267,7 @@ class _Budget:
             self._take(turns, place, one, self.left)
 
     def _repeats(self, layer: _Layer, item: Item) -> bool:
-        """Return whether standing text repeats other text word for word, or summarizes turns that are all included."""
+        """Return whether standing text repeats included text, or is a summary whose turns are all included."""
         if layer.name == "summary" and item.source_sequences:
             first, last = item.source_sequences
             turns = {taken.item.source_sequences for taken in self._layers["hot_turns"].taken.values()}
@@ -331,7 +331,7 @@ def _reason(name: str) -> str:
 
 
 def _last_step(older: Sequence[Item]) -> int:
-    """Return the index of the oldest turn with a multiple of `WINDOW_STEP` as its sequence, or -1.
+    """Return the index of the oldest turn whose sequence number is a multiple of `WINDOW_STEP`, or -1.
 
     The turns are sorted newest first.
     """

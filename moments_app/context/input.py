@@ -36,9 +36,9 @@ from sessions_app.process_cache import ProcessCache
 
 POLICY_URI = "rem://prompts/memory-policy"
 MAX_TURNS = 400  # maximum turns to read from a live window
-NEVER = 2**62  # greater than every sequence
+NEVER = 2**62  # greater than every sequence number
 MAX_OBSERVATIONS = 50  # maximum observations of a stream in a context; older ones are found by search
-MAX_CANDIDATES = 25  # maximum statements of the person from a shard in a context
+MAX_CANDIDATES = 25  # maximum number of the person's own statements that a context includes from a shard
 # Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads only a few
 # rows from each, so its cost doesn't depend on the size of memory. The turns are returned as one value, with only the
 # fields that a context needs.
@@ -141,7 +141,7 @@ class ContextInput:
     is_whole: bool  # whether `turns` is the whole live window
     stamp: str
     recall: RecallRequest | None = None  # None if there is no search
-    before: int = NEVER  # the sequence of the first excluded turn
+    before: int = NEVER  # sequence number of the first excluded turn
     has_entities: bool = True  # whether the person has an open task, goal or problem
 
     @cached_property
@@ -191,7 +191,7 @@ def read_input(
     If the live window exceeds the budget, only as many turns are read as could fit into the budget.
 
     Args:
-        before: the sequence of the first excluded turn; None: include all turns.
+        before: the sequence number of the first excluded turn; None: include all turns.
         extra_tokens: the minimum number of tokens that rendering adds to the text of a turn.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
@@ -240,7 +240,7 @@ CACHE_SECONDS = 300.0
 ITEM_CHARS = 500  # characters counted for each item in addition to its text
 TURN_CHARS = 500  # characters counted for each turn in addition to its text
 Layers = Mapping[str, Sequence[Item]]  # by name of the layer
-Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
+Known = dict[int, tuple[LiveTurn, Item]]  # the turns of one session and their items, by sequence number
 
 
 class _CachedLayers(NamedTuple):

@@ -31,7 +31,7 @@ class Item:
 
     text: str  # without invisible characters; formats escape it
     ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
-    # first and last sequence of the source turns, in their session
+    # sequence numbers of the first and the last source turn, in their session
     source_sequences: tuple[int, int] | None = None
     time: datetime | None = None  # time of the message or statement, with a time zone
     zone: tzinfo = UTC  # the person's time zone, if the time is shown
@@ -151,7 +151,7 @@ def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
 
 
 def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | None:
-    """Return the longest beginning of an item that ends with a sentence and fits into `room` tokens, or None."""
+    """Cut an item after the last sentence that fits into `room` tokens. Return None if no sentence fits."""
     ends = [match.start() for match in _SENTENCE_END.finditer(item.text)]
     low, high = 0, len(ends)  # binary search; the first `low` cuts are known to fit
     best: PricedItem | None = None
@@ -210,7 +210,7 @@ class IncludedContent:
         self._entities: set[str] = set()  # the words of tasks, goals and problems
         self._texts = {" ".join(words_of(without_invisible(text))) for text in sent}
         self._words: set[str] = set()
-        self._turns: dict[date, list[Item]] = defaultdict(list)  # by their day
+        self._turns: dict[date, list[Item]] = defaultdict(list)  # by day
 
     def add(self, item: Item) -> None:
         if item.role and item.time:
@@ -250,7 +250,7 @@ class IncludedContent:
 
 
 def _address_as_fact(item: Item) -> str:
-    """Return the address. For a task, goal or problem, return its address as a fact."""
+    """Return an item's address. A task, goal or problem is also stored as a fact, so return the fact's address."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 

@@ -1,7 +1,7 @@
 """Record the lines of served contexts and search results, store receipts of contexts, and count their tokens per day.
 
-A receipt stores every line of the context, and the source of each. Each return of a fact is counted, which shows
-operators the useful facts.
+A receipt stores every line of the context, and the source of each. Each time a fact is returned, its counter is
+incremented, so operators see which facts are useful.
 """
 
 from collections import defaultdict
@@ -143,7 +143,7 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
 
 
 def _is_quote(layer: str, item: Item) -> bool:
-    """Return whether an item quotes a turn. In the layer `moments`, message addresses mean partition events."""
+    """Return whether an item quotes a turn. In the layer `moments`, message addresses belong to partition events."""
     return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
 
 

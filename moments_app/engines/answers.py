@@ -39,7 +39,7 @@ class Shape(Generic[Answer]):
     model: type[Answer]
     # returns a problem that `model` can't detect, without quoting the answer
     problem: Callable[[Answer], str] = lambda answer: ""
-    asked: type[BaseModel] | None = None  # the model whose schema is requested, if it is stricter than `model`
+    asked: type[BaseModel] | None = None  # the pydantic model whose schema is sent, if it is stricter than `model`
 
     @cached_property
     def schema(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The embedder, which turns texts into vectors with any OpenAI-compatible endpoint, and the reranker.
+"""Clients of an embedding model at any OpenAI-compatible endpoint, and of a reranking model.
 
 Vectors are stored and compared for years, so an answer is either accepted as a whole or rejected. It must have one
 vector per text. Each vector must have the requested width, and only numbers that fit into the column. The caller

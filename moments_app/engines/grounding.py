@@ -72,7 +72,7 @@ _COMMAND = re.compile(
     r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
     re.IGNORECASE,
 )
-# A lesson may start with these words, and a fact may if the person gave the instruction.
+# A lesson may start with these words. Another statement may do so only if it repeats an instruction of the person.
 _ORDER = re.compile(
     r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
     r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
@@ -138,7 +138,7 @@ class Evidence:
     Args:
         turns: the turns that the answer is about.
         known: other texts that may support the answer.
-        call_texts: all turns of a combined call. Only the names in them count as mentioned.
+        call_texts: the texts of all turns of a combined call. They support names, but no other content.
     """
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = (), call_texts: Collection[str] = ()) -> None:
@@ -165,7 +165,7 @@ class Evidence:
         return kept.strip()
 
     def without_instructions(self, items: Iterable[str]) -> list[str]:
-        """Return short items without those that instruct their reader."""
+        """Return the short items that don't instruct their reader."""
         return [item for item in items if self.accepts(item, INSTRUCTION if _instructs(item) else "")]
 
     def mentioned(self, names: Iterable[str]) -> list[str]:
@@ -205,7 +205,7 @@ class Evidence:
         return "" if self._has_names_of(text) else NAME
 
     def is_weak(self, text: str) -> bool:
-        """Return whether a sentence has few words of the conversation, or a number that is only a list length."""
+        """Return whether a sentence shares few words with the conversation, or has a number that counts list items."""
         share, count = self._share_of(text)
         return (count >= FEW_WORDS and share < MIN_SHARE) or bool(self._unsaid_numbers(text))
 
@@ -261,7 +261,7 @@ class Evidence:
 
     @cached_property
     def _languages(self) -> frozenset[str]:
-        """The languages of the conversation, and "" for uncertain turns. Empty if all turns are uncertain."""
+        """The languages of the conversation, and "" for uncertain turns. Empty if its longest turns are uncertain."""
         whole = lexemes.certain_language(" ".join(sorted(self._turn_texts, key=len)[-5:]))
         return frozenset({"", whole, *map(lexemes.certain_language, self._turn_texts)} if whole else ())
 
@@ -338,7 +338,7 @@ def _short_names_in(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str
 
 
 def _spelled_out(text: str, initials: frozenset[str]) -> set[str]:
-    """Return the words of names in a text that spell out the initials: "Massachusetts Institute of Technology"."""
+    """Return the words of names whose initials are given: "Massachusetts Institute of Technology" for "MIT"."""
     words: set[str] = set()
     for match in _CAPITALIZED.finditer(text):
         parts = [word for word in match[0].split() if word not in _SMALL]

@@ -73,7 +73,7 @@ class CallRecord:
     kept: int = 0  # number of sentences and items of the answer that were kept
     left_out: Sequence[DroppedItem] = field(default=(), repr=False)  # those that were dropped; not stored with the call
     exchange: Exchange | None = field(default=None, repr=False)  # the request and the answer of a failed call
-    is_part: bool = False  # whether it is a part of a combined call, whose own record has the tokens and the time
+    is_part: bool = False  # whether it is a part of a combined call; a separate record has the call's tokens and time
     # whether a parallel call of the same job failed first, so this failure is not counted
     is_repeated_failure: bool = False
 

@@ -135,9 +135,9 @@ def in_digits(text: str, languages: Collection[str]) -> str:
 
 
 def digits_with_positions(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
-    """Return the result of `in_digits`, and where its characters come from.
+    """Return the result of `in_digits`, and the positions of its characters in the original text.
 
-    The second value has the index in the original text of each character, and of the end.
+    The list has the position of each character, and of the end of the text.
     """
     letters = text.lower() if text.isascii() else [fold(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
@@ -152,7 +152,7 @@ def _in_digits(text: str, places: list[int], languages: Collection[str]) -> tupl
 
 
 def _replaced(text: str, places: list[int], parts: Iterable[tuple[int, int, str]]) -> tuple[str, list[int]]:
-    """Replace parts of a text, and update the list with the original index of each character."""
+    """Replace parts of a text. Return it with the updated `places`: the original index of each character."""
     result, left, last = "", list[int](), 0
     for start, end, instead in parts:
         result += text[last:start] + instead

@@ -152,7 +152,7 @@ class QueuedJobs:
 class Lane(IntEnum):
     """The urgency of jobs, most urgent first."""
 
-    SCHEDULED = 0  # tasks: function calls, from a schedule or once
+    SCHEDULED = 0  # tasks: calls of a function, once or on a schedule
     WAITED = 1  # a user waits for it: summaries, digests
     BUILD = 2  # builds memory from messages
     INDEX = 3  # makes memory searchable
@@ -284,7 +284,7 @@ def processes() -> list[AnyProcess]:
 @receiver(messages_appended)
 def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
     """Queue the jobs that these messages make due, and return them. Run no query if nothing is due."""
-    for session, messages in appended:  # before the jobs, which ignore platform text
+    for session, messages in appended:  # first, because the jobs ignore platform text
         note_platform_text(session, messages)
     return [job for process in processes() for job in process.after_append(appended)]
 

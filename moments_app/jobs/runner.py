@@ -87,7 +87,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
         else:
             job.postpone(error.until, str(error), error.held_by)
     except Stopped:
-        connection.close()  # close it, because a statement may have been interrupted
+        connection.close()  # a statement may have been interrupted
         job.postpone(database_now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
@@ -183,7 +183,7 @@ def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
         _hold_person(job)
         input = unwanted or process.claim(job)
         if isinstance(input, Skipped):
-            job.skip(input.reason)  # in the claim's transaction; work that becomes due later queues another job
+            job.skip(input.reason)  # in the claim's transaction, so that work that becomes due later queues another job
         return input
 
 
@@ -313,5 +313,5 @@ def cancel(job: Job, *, actor: str) -> None:
     if job.session_id is not None:  # lock the session before the job, as in a commit
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
-    with suppress(UnknownProcess):  # only a version that has this process can undo the work
+    with suppress(UnknownProcess):  # only a release that has this process can undo the work
         process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")

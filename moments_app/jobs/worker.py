@@ -48,7 +48,7 @@ from sessions_app.trace import HEADER, continue_trace
 
 IDLE_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends
 BUSY_SECONDS = 0.2  # seconds of work after which the last worker starts the others
-BUSY_SECONDS_OF_TASKS = 1.0  # the same for tasks, because some run every minute and most are short
+BUSY_SECONDS_OF_TASKS = 1.0  # the same for tasks; longer, because some run every minute and most are short
 RECOVERY_SECONDS = 5.0  # seconds between the watchdog's checks for lost jobs and due schedules
 OVERDUE_SECONDS = 1.0  # seconds after which a due job counts as overdue, because its notification may be lost
 PROBE_SECONDS = 1.0  # seconds between checks of open circuits

@@ -33,7 +33,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
 BY_DATE = "date"  # value of `ended_by` for a plan whose day has passed
-BY_IMPORT = "import:"  # prefix of `written_by` and `ended_by` for facts of another system
+BY_IMPORT = "import:"  # prefix of `written_by` and `ended_by` for facts imported from another system
 SHARED_NAMES_NOBODY = "Send a shared item without related_users. Shared items can't name people."
 # Attributes of texts that a client or operator wrote into a profile. The last two can have many values.
 PROFILE_ATTRIBUTES = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"

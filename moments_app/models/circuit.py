@@ -43,7 +43,7 @@ UNREACHABLE = frozenset({"unavailable", "server_error"})  # the endpoint is down
 PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables circuits
 FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
 MAX_PEOPLE = 100  # maximum people in each list of a circuit
-GIVE_UP_AFTER = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
+GIVE_UP_AFTER = timedelta(days=1)  # maximum time that a circuit holds jobs, if it is open for only one person
 
 logger = structlog.get_logger(__name__)
 
@@ -143,7 +143,7 @@ def _works_at_endpoint_of(work: str) -> list[str]:
 
 
 class Circuit(models.Model):
-    """The circuit breaker of an engine for a kind of work. People are primary keys, as in `Job.subject`."""
+    """The circuit breaker of an engine for a kind of work. `failing` and `isolated` contain values of `Job.subject`."""
 
     class State(models.TextChoices):
         CLOSED = "closed"
@@ -236,11 +236,11 @@ class Circuit(models.Model):
     # --- held and allowed jobs ---
 
     def holds(self, job: Job) -> bool:
-        """Return whether the circuit holds a job, unless the job is the probe."""
+        """Return whether the circuit holds a job. This includes the probe, which may call the engine (see `allows`)."""
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
     def should_fail(self, job: Job) -> bool:
-        """Return whether to fail a job permanently, because only its person's calls have failed for a day."""
+        """Return whether to fail a job, because the circuit has been open only for its person for a day."""
         before = timezone.now() - GIVE_UP_AFTER
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
@@ -264,7 +264,7 @@ class Circuit(models.Model):
 
         Args:
             same_engine_jobs: jobs that need the same engine. The due ones are held too.
-            wait: minimum wait, if the circuit was closed in the meantime or only this job fails.
+            wait: minimum wait. It is ignored after an outage, when all held jobs become due (see `close`).
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
         until = database_now() + wait
@@ -328,7 +328,7 @@ class Circuit(models.Model):
         return next((job for way in (*ways, Q()) if (job := jobs.filter(way).first())), None)
 
     def release_probe(self, job: Job) -> None:
-        """Make the next probe due now, because this job ended without calling the engine."""
+        """Make the next probe due now if this job was the probe and ended without calling the engine."""
         unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
         unused.update(next_probe_at=Now(), is_probing=False)
 

@@ -1,4 +1,4 @@
-"""The history of statements, contradictions between facts, and corrections with everything that says the same thing."""
+"""The history of statements, contradictions between facts, and corrections of facts and of all matching texts."""
 
 import re
 import uuid
@@ -184,7 +184,7 @@ class CorrectionQuerySet(OfPersonQuerySet["Correction"]):
 
 
 class Correction(models.Model):
-    """A correction, end or withdrawal of a fact, with the changes to everything that said the same thing."""
+    """A correction, end or withdrawal of a fact, with the changes to all matching texts."""
 
     class Kind(models.TextChoices):
         CORRECTED = "corrected"

@@ -278,7 +278,7 @@ def owner_arguments(row: Job | MemoryStream | MemoryAtom | Moment | StoredItem) 
 def embed_again(
     instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
 ) -> None:
-    """Delete the vector of an edited fact or moment, and embed it again if searches can still find it."""
+    """Delete the vector of an edited fact or moment. If searches can still find the item, embed it again."""
     if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"

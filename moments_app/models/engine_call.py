@@ -42,7 +42,7 @@ def cause_of_person(pk: int) -> str:
 
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
     def expired(self) -> Self:
-        """Return failures without stalled jobs that were last seen more than `JOBS__KEEP_DAYS` ago."""
+        """Return the failures that have no stalled jobs and were last seen more than `JOBS__KEEP_DAYS` days ago."""
         before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
@@ -197,7 +197,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
     def with_dropped(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Annotate prompt versions with `kept` and `dropped`, the numbers of items kept and dropped from answers."""
+        """Annotate prompt versions with the numbers of items `kept` in answers and `dropped` from them."""
         calls = self.checked().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
         kept = calls.annotate(number=Sum("kept_count")).values("number")
         dropped = calls.annotate(number=Sum("dropped_count")).values("number")
@@ -208,7 +208,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return self.filter(Q(kept_count__gt=0) | Q(dropped_count__gt=0))
 
     def dropped_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
-        """Return the numbers of items kept and dropped from answers, by day and version, oldest first."""
+        """Return the numbers of items kept in answers and dropped from them, by day and version, oldest first."""
         calls = self.checked().filter(prompt_version__in=versions, created_at__gte=since)
         days = calls.annotate(day=TruncDate("created_at")).values("day", "prompt_version__number")
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))

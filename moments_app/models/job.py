@@ -780,5 +780,5 @@ class Job(models.Model):
 
 @receiver([post_save, post_delete], sender=DailyLimit)
 def resume_postponed_jobs(**_: Any) -> None:
-    """Make jobs due again that a daily limit has postponed. They check the changed limits when they run."""
+    """When a daily limit changes, resume the jobs that limits have postponed. The jobs check the limits again."""
     Job.objects.resume_postponed()

@@ -24,7 +24,7 @@ class NewerVersion(Conflict):
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
     def for_application(self, uri: str, application: int) -> Self:
-        """Return the resources with this address available to an application, its own first, then the global one."""
+        """Return the resources with this address that an application can use, its own first, then the global one."""
         own_first = F("application").asc(nulls_last=True)
         return self.filter(Q(application=application) | Q(application=None), uri=uri).order_by(own_first)
 

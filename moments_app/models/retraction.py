@@ -164,7 +164,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         return self.for_model(model).filter(is_rewritten=False)
 
     def rewritten(self, model: type[models.Model]) -> Self:
-        """Return rows that stayed in a table, with the values from before they were rewritten."""
+        """Return the former values of rows that were rewritten instead of removed."""
         return self.for_model(model).filter(is_rewritten=True)
 
     def ids(self) -> list[int]:
@@ -245,7 +245,7 @@ class RetractedItem(models.Model):
         return next((text for text in texts if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
-        """Return the former row as an unsaved `object`, without columns that its table no longer has."""
+        """Return the deserialized row. Its `object` is unsaved, and omits columns that the table no longer has."""
         kept = {"model": self.model, "pk": self.object_pk, "fields": self.data}
         return next(serializers.deserialize("python", [kept], ignorenonexistent=True))
 
@@ -278,7 +278,7 @@ def _restore(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
             continue
         try:
             item.row().save(force_insert=True)
-        except IntegrityError as error:  # a newer row has the same id from a client; the caller rolls back
+        except IntegrityError as error:  # a newer row has the same unique value; the caller rolls back
             if not isinstance(error.__cause__, UniqueViolation):
                 raise
             name = table._meta.verbose_name

@@ -115,7 +115,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
     def with_counts(self, maximum: int) -> Self:
-        """Annotate streams with numbers of items up to `maximum`, which limits the cost for huge streams.
+        """Annotate streams with numbers of items. Count at most `maximum`, to limit the cost for huge streams.
 
         `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has read, and
         `facts` the number of facts. `consolidated_at` is the time of the last consolidation.
@@ -131,7 +131,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         )
 
     def ensure_for(self, *sessions: Session) -> None:
-        """Create missing streams of some of a person's sessions, and of the person."""
+        """Create the missing streams of a person, and of some of the person's sessions."""
         user = sessions[0].user
         own = {"user": user, "stream_type": MemoryStream.Type.SESSION, **asdict(SESSION_DEFAULTS)}
         persons = {"user": user, "stream_type": MemoryStream.Type.USER, **asdict(USER_DEFAULTS)}
@@ -299,7 +299,7 @@ class MemoryStream(models.Model):
 
     @property
     def label(self) -> str:
-        """The name within one session: `session`, `user` or `shard` and its name."""
+        """The name within one session: `session` or `user`; for a shard, `shard` followed by its name."""
         return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)
 
     @property

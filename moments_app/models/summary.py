@@ -64,7 +64,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.order_by("-end_sequence", "-id")
 
     def with_source_sequences(self) -> Self:
-        """Annotate summaries with `source_sequences`, the ordered sequences of the source turns that still exist."""
+        """Annotate summaries with `source_sequences`, the ordered sequence numbers of the remaining source turns."""
         sequences = Func("user", "session", "source_message_ids", function="sequences_of_turns")
         return self.annotate(source_sequences=ExpressionWrapper(sequences, ArrayField(models.BigIntegerField())))
 
@@ -81,7 +81,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         """Add the next version, unless an unfinished one exists. Return whether it was added.
 
         Args:
-            end: sequence of the last turn of the window. The turn ends a round.
+            end: the sequence number of the window's last turn. The turn ends a round.
         """
         return bool(self.begin_many({session: end}))
 

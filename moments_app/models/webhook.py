@@ -130,7 +130,7 @@ class WebhookEndpoint(models.Model):
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue_many(self, events: Sequence[Event]) -> None:
-        """Queue the deliveries of events of one person or application, in the transaction of the events."""
+        """Queue deliveries in the transaction that adds the events. All events belong to one person or application."""
         public = [event for event in events if event.type in WebhookEvent.values]
         endpoints = WebhookEndpoint.objects.subscribed_to(public) if public else ()
         pairs = [(endpoint, event) for endpoint in endpoints for event in public if event.type in endpoint.events]

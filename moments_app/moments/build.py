@@ -177,7 +177,7 @@ def _count_fitting(turns: Sequence[Message], limit: int) -> int:
 
 
 def first_live_sequence(session: Session, params: Mapping[str, int]) -> int:
-    """Return the sequence of the first turn to keep in the live window. `params` can override the configured lag."""
+    """Return the first sequence number to keep in the live window. `params` can override the configured lag."""
     if REBUILD_TO in params and "lag" not in params:
         return params[REBUILD_TO] + 1
     conf = settings.MOMENT_BUILDER
@@ -187,7 +187,7 @@ def first_live_sequence(session: Session, params: Mapping[str, int]) -> int:
 
 
 def _first_waiting(session: Session) -> int:
-    """Return the sequence after the last covered turn. Retracted turns also count as covered."""
+    """Return the sequence number after the last covered turn. Retracted turns also count as covered."""
     return session.built_to + 1
 
 
@@ -208,7 +208,7 @@ def _move_boundary(
 
 
 def _reset_counters(session: Session, then: Session) -> None:
-    """Make the counters of new turns and tokens start at `then`, the session at the time of the claim."""
+    """Count new turns and tokens from the claim on. `then` is the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 

@@ -50,7 +50,7 @@ WHERE {_IN_SEGMENT}
 
 @dataclass(frozen=True)
 class Chunk:
-    """The turns of one call or of one draft, and their sequences."""
+    """The turns of one call or of one draft, and their sequence numbers."""
 
     turns: list[Turn]
     sequences: list[int]
@@ -315,7 +315,7 @@ def _used_keys(user: int, starts: Sequence[datetime]) -> set[str]:
 
 
 def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
-    """Return the times of the first and last turn of each segment of one person's sessions."""
+    """Return the times of each segment's first and last turn. All sessions belong to one person."""
     rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
     sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}

@@ -18,8 +18,9 @@ from sessions_app.models import Session
 
 JOURNEY_MAX = 700  # maximum characters of a journey
 STEP_MAX = 80  # maximum characters of a moment's sentence
-# Finds the moments before each place, except former moments of the place's own turns. Their number and the first moment
-# come from three index reads: two bounded ones, and one of the whole chain.
+# For each place, finds the latest moments before it, the number of all moments before it, and the start of the first.
+# Excludes former moments of the place's own turns. Three index reads compute the number and the start. Only one of them
+# reads the whole chain.
 BEFORE_SQL = f"""
 SELECT place.number, place.count, place.since, near.id, near.name, near.summary, near.starts_at, near.ends_at,
     near.first_sequence
@@ -66,7 +67,7 @@ class HistoryPosition:
     """The position of some turns in a person's history."""
 
     session: int  # primary key of the session
-    sequence: int  # sequence of the first turn; moments of the session from this turn on are excluded
+    sequence: int  # sequence number of the first turn; the session's moments from this turn on are excluded
     until: datetime  # the time of the last turn
 
 
@@ -74,7 +75,7 @@ class HistoryPosition:
 class PriorMoment:
     pk: int | None  # None for an unsaved moment
     moment: KnownMoment
-    sequence: int  # sequence of the moment's first turn
+    sequence: int  # sequence number of the moment's first turn
 
     @property
     def order(self) -> tuple[datetime, int, bool, int]:

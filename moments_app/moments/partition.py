@@ -60,7 +60,7 @@ class PartitionEvent:
         """Return the event for a digest. It is a system message, which a client sends before all others.
 
         Args:
-            turns: the sequences of the replaced turns.
+            turns: the sequence numbers of the replaced turns.
             cleared: whether the session is idle, so that the live window is empty.
         """
         fields: dict[str, object] = {
@@ -92,7 +92,7 @@ class PartitionEvent:
 def store_events(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
     """Store events in sessions of one person.
 
-    Each event follows the turn with its sequence, and has the turn's time.
+    Each event is given with the sequence number of the turn that it follows. It gets the turn's time.
     """
     user = events[0][0].session.user_id
     said_at = _times_of_turns(user, [(event.session.pk, sequence) for event, sequence in events])
@@ -196,9 +196,9 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
 
 
 def rows_with_keys(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
-    """Return the rows that contain keys of a session's moments, and its jobs whose results contain dropped sentences.
+    """Return the rows that contain these moment keys, and the session's jobs whose results contain dropped sentences.
 
-    The rows are partition events of the person's other sessions, jobs, and entries of the event log.
+    The rows are jobs, entries of the event log, and partition events of the person's other sessions.
 
     Args:
         also: a condition that selects additional partition events.

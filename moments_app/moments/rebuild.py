@@ -41,7 +41,7 @@ from moments_app.moments.partition import PartitionEvent, remove_keys, rewrite, 
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session
 
-FROM_SEQUENCE = "from_sequence"  # key in params: moments before this turn are already rebuilt
+FROM_SEQUENCE = "from_sequence"  # key in params; moments before this sequence number are already rebuilt
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class RebuildMoments(Process[RebuildInput, BuildResult]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the moments of the first build at or after a sequence, up to a gap."""
-    # A gap may be a deleted moment, which must not be recreated.
+    """Return the first moment at or after a sequence number, and the adjacent moments from the same build."""
+    # Stop at a gap. It may be a deleted moment, which must not be recreated.
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")
     found: list[Moment] = []

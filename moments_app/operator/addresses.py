@@ -27,7 +27,8 @@ NAMES = {
     "rem://prompts/": "the prompt {}",
     "rem://users/": "the profile",
 }
-# The columns that describe a row: kind, time, and source turn. The turn has a session and sequence, or a primary key.
+# The columns that describe a row: kind, time, and source turn. The source turn is identified by its session and
+# sequence number, or by its primary key.
 COLUMNS: dict[str, "Field[Any, Any]"] = {
     "kind": TextField(),
     "time": DateTimeField(),
@@ -163,13 +164,13 @@ class Pages:
         return turn_url(pk, int(ref.rsplit("/", 1)[1]))
 
     def source(self, ref: str) -> Source:
-        """Return the description and URL of the row at an address. The description mentions if the row was deleted."""
+        """Return the description and URL of the row at an address. The description of a deleted row says so."""
         url, name = self.of(ref), self._names.get(ref) or name_of_source(ref)
         return Source(ref, name if url or not ref else f"{name} (deleted)", url)
 
 
 def _turns_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
-    """Return the session id and sequence of each source turn, keyed by primary key."""
+    """Return the session id and sequence number of each source turn, keyed by the turn's primary key."""
     turns = Message.objects.filter(user=user, pk__in={row.turn for row in rows if row.turn})
     return {pk: (session, n) for pk, session, n in turns.values_list("pk", "session__session_id", "sequence")}
 

@@ -1,6 +1,6 @@
-"""The date for which pages about a person show memory, and additional permissions.
+"""Code that pages about a person share: the date for which they show memory, and additional permissions.
 
-Pages that show much of a person's data at once require these permissions."""
+Pages that show a large part of a person's data at once require these permissions."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time

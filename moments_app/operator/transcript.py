@@ -25,8 +25,8 @@ class TurnLink:
     """A link that an extra adds to turns of users and assistants.
 
     Args:
-        label: The label for screen readers, with `{}` for the turn's sequence.
-        view: The name of a page of a session. It gets the sequence as `turn`.
+        label: The label for screen readers, with `{}` for the turn's sequence number.
+        view: The name of a page of a session. The link passes the turn's sequence number as `turn`.
         permission: The permission to see the link.
     """
 
@@ -55,9 +55,9 @@ class Marks:
     """The turns and boundaries that a transcript marks.
 
     Args:
-        live_from: sequence of the first turn of the live window.
-        lag_from: sequence of the first turn that the next build leaves live.
-        turn: sequence of the requested turn.
+        live_from: sequence number of the first turn of the live window.
+        lag_from: sequence number of the first turn that the next build leaves in the live window.
+        turn: sequence number of the requested turn.
         moment: primary key of the moment whose turns were requested.
     """
 
@@ -168,7 +168,7 @@ def _turn(
 
 
 def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, Moment]]:
-    """Read the moments of the turns, and those whose keys partition events contain."""
+    """Read the moments of the turns, and the moments that partition events refer to by key."""
     held = {message.moment_id for message in messages if message.moment_id}
     named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
     own = Moment.objects.filter(user_id__in={message.user_id for message in messages}).defer("search_vector")

@@ -1,9 +1,9 @@
-"""Correct, end or withdraw a fact together with everything that says the same thing, and undo this.
+"""Correct, end or withdraw a fact together with all texts that say the same thing, and undo such corrections.
 
-Such texts are found by provenance (they were derived from the same turns) and by search. Turns keep their words and are
-marked. Engines receive marked turns in their corrected form, so they derive nothing wrong from them again. Ending a
-fact changes only facts and stream texts, because these describe the present. Moments, summaries, digests and turns
-describe their own time.
+These texts are found by search, and by provenance: they were derived from the same turns. A turn keeps its words and is
+marked. Engines receive the corrected form of a marked turn, so they don't derive the wrong fact again. Ending a fact
+changes only facts and stream texts, because these describe the present. Moments, summaries, digests and turns describe
+their own time.
 """
 
 import re
@@ -89,7 +89,7 @@ def withdrawal_request() -> CorrectionRequest:
 
 
 def preview(fact: MemoryAtom, request: CorrectionRequest) -> list[TextChange]:
-    """Return all texts that say the same thing, before and after the change. Runs a constant number of queries.
+    """Return the changes to the fact and to all texts that say the same thing. Runs a constant number of queries.
 
     Raises:
         CannotCorrect: the fact belongs to no person, was corrected already, or already has this text.
@@ -425,7 +425,7 @@ def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
     before, after = change["before"], change["after"]
     if row := _row(change):
         restore(row, change, correction)
-    # Corrections from before lines were statements store the whole text of a stream.
+    # Before lines became statements, a correction stored the whole text of a stream.
     is_whole = change["kind"] == STREAM and "made" not in change
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content

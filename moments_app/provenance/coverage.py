@@ -1,7 +1,7 @@
-"""Determine where every turn is, from the rows and not from the counters.
+"""Determine where every turn is, using the rows instead of the counters.
 
-A turn in none of the places of `Coverage` raises an alarm, and so does a session whose counters disagree with its rows.
-The count reads all turns, so it is too slow for API requests.
+A turn in none of the places listed in `Coverage` raises an alarm, and so does a session whose counters disagree with
+its rows. The count reads all turns, so it is too slow for API requests.
 """
 
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ def coverage(user: UserProfile | None = None) -> Coverage:
 
 
 def uncovered(user: UserProfile | None = None) -> list[Session]:
-    """Return sessions with turns that no job will put into moments, sorted by their oldest such turn."""
+    """Return sessions with turns that no job will put into moments, sorted by the oldest of these turns."""
     found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=["failed", "missing"], most=MAX_SESSIONS)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]

@@ -73,7 +73,7 @@ class ItemDependents:
         return {uri for atom in self.atoms for uri in atom.uris} | {stream.uri for stream in self.streams}
 
     def by_kind(self) -> dict[str, Sequence[Model]]:
-        """Return the rows that a retraction counts, by kind."""
+        """Return the rows that a retraction counts, keyed by kind."""
         found: dict[str, Sequence[Model]] = {"atoms": self.atoms, "releases": self.releases, "lines": self.lines}
         return found | {_plural(table): rows for table, rows in self.others.items() if rows}
 
@@ -162,9 +162,9 @@ def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
 
 
 def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[Job]) -> list[Moment]:
-    """Return a session's moments since the first call that received one of these turns.
+    """Return a session's moments, starting with those of the first call that received one of these turns.
 
-    Each call also received the earlier moments.
+    All later moments are included, because each call also receives the earlier moments.
 
     Args:
         formations: formations that received one of the turns. They may have drafted moments of other turns.
@@ -209,7 +209,7 @@ def _stems_of(texts: Iterable[str]) -> frozenset[str]:
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
     if not moments:
         return []
-    since = min(moment.starts_at for moment in moments)  # not `created_at`: the turns may have been in other moments
+    since = min(moment.starts_at for moment in moments)  # not `created_at`, because rebuilt moments are newer
     telling = Moment.objects.with_journey_since(session.user_id, since).exclude(
         pk__in=[moment.pk for moment in moments]
     )
@@ -284,7 +284,7 @@ def dependents_of_items(
 
 
 def _known_from(atoms: Sequence[MemoryAtom]) -> list[KnownPerson]:
-    """Return the known people that only these atoms are about."""
+    """Return the known people about whom there are no other atoms."""
     others = MemoryAtom.objects.exclude(pk__in=[atom.pk for atom in atoms]).filter(about=OuterRef("pk"))
     people = KnownPerson.objects.filter(pk__in={atom.about_id for atom in atoms if atom.about_id})
     return list(people.exclude(Exists(others)).order_by("pk"))
@@ -300,7 +300,7 @@ def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
 
 
 def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_whole: bool) -> list[MemoryAtom]:
-    """Return the atoms from the turns, and other results of the same calls, except those that an operator pinned."""
+    """Return the atoms from the turns, and other atoms from the same calls unless an operator pinned them."""
     own = session.atoms.order_by("pk")
     if is_whole:
         return [atom for atom in own if atom.source_message_ids or not atom.is_listed]
@@ -339,7 +339,7 @@ def _with_deleted_turns(user: UserProfile, moments: Iterable[Moment]) -> list[Mo
     return [row for row in old if row.pk not in there]
 
 
-# --- rows of other tables, by the sources that the table declares ---
+# --- rows of other tables, found through the sources that each table declares ---
 
 # This module, `retract.py` and `undo.py` have special rules for these tables.
 HANDLED_SEPARATELY = {Correction, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}

@@ -1,6 +1,6 @@
-"""Erase a person's data that has no foreign key to the person: shard items learned from them, words, errors of calls.
+"""Erase data that has no foreign key to the person: shard items learned from them, word counts, and errors of calls.
 
-A shard loses everything that the agent learned only from this person: candidates, and releases of these. If a text was
+A shard loses everything that the agent learned only from this person: the candidates and their releases. If a text was
 derived from such items, its former version is restored, and newer items from others are consolidated again.
 """
 

@@ -1,4 +1,4 @@
-"""Fields in exports that refer to rows without primary keys: by summary numbers, turn sequences or atom ids."""
+"""Export fields that identify rows by summary number, turn sequence number or atom id, not by primary key."""
 
 import uuid
 from collections import defaultdict
@@ -34,7 +34,7 @@ from sessions_app.people.export_format import Column, ExportState, Line, Model, 
 from sessions_app.people.import_user import ImportState
 
 REQUESTED_BY = "import_user"
-# Fields of a task, goal or problem in older exports that are not columns of a statement, with their types.
+# Fields of tasks, goals and problems in older exports, with their types. Statements have no columns for these fields.
 FORMER_FIELDS = {"title": str, "body": str, "status": Literal["open", "done", "dropped"], "updated_at": AwareDatetime}
 
 
@@ -112,7 +112,7 @@ class NumberOf(Column):
 
 
 class SourceSequences(Column):
-    """The sequences of a row's source turns in its session. Archived turns are left out."""
+    """The sequence numbers of a row's source turns in its session, except archived turns."""
 
     type, is_column = list[int], False
 
@@ -316,7 +316,7 @@ def _has_memory(importing: ImportState) -> bool:
 def derive_profile(importing: ImportState) -> None:
     """Derive the profile from the statements. If an earlier release made the export, also use its lines and texts.
 
-    If the export has no file of people, find them in the statements.
+    If the export has no file of known people, find these people in the statements.
     """
     if importing.export.has("profile_versions.jsonl"):
         restore_former(importing)

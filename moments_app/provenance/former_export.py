@@ -18,7 +18,7 @@ from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.export_format import Shape
 from sessions_app.people.import_user import ImportState
 
-Place = tuple[str, NonNegativeInt]  # a session, and a sequence in it
+Place = tuple[str, NonNegativeInt]  # a session, and the sequence number of a turn in it
 S = TypeVar("S", bound=Shape)
 
 

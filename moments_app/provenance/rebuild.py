@@ -26,7 +26,7 @@ class Rebuild:
     """A process that rebuilds data.
 
     Args:
-        param: the key in the params of a job whose value specifies what to rebuild.
+        param: a key in the params of jobs. Its value specifies what to rebuild.
         default: the value if there is nothing to rebuild.
         merge: merges the values of two jobs.
     """

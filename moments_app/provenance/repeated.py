@@ -3,10 +3,11 @@
 A model may repeat a text from its prompt in its answer. That answer is then sent to other models, and memory is derived
 from it. So `find_repeating_turns` follows each answer to the next, until no further answer repeats the text.
 
-An answer repeats a sentence if it contains a third of the sentence's words, and one of them occurs in no other message
-of the person and in no earlier answer. The model must have seen the text: earlier in the session, or in a context whose
-receipt lists the text or memory derived from it. If this word is a long number, the model need not have seen the text,
-because the number can't come from anywhere else. A very long number suffices without other words of the sentence.
+An answer repeats a sentence if it contains a third of the sentence's words, including a *mark*: a word that occurs in
+no other message of the person and in no earlier answer. The model must have seen the text: earlier in the session, or
+in a context whose receipt lists the text or memory derived from it. If the mark is a long number, the model need not
+have seen the text, because the number can't come from anywhere else. A very long number suffices without other words of
+the sentence.
 """
 
 from collections import defaultdict
@@ -71,7 +72,7 @@ class RetractedText:
         turns: primary keys of the retracted turns.
         since: when the text was first stored.
         served: the addresses of the text in contexts, and those of memory derived from the text.
-        shown: the sequence of the first retracted turn, keyed by the session whose live window contains the text.
+        shown: for each session whose live window contains the text, the sequence number of the first retracted turn.
     """
 
     user: UserProfile
@@ -105,7 +106,10 @@ def find_repeating_turns(text: RetractedText, derived: Callable[[Sequence[Messag
 
 
 def _served_in(text: RetractedText, served: Collection[str]) -> dict[int, int]:
-    """For each session, return the sequence of the last turn before the first context with one of these addresses."""
+    """For each session, find the first context with one of these addresses.
+
+    Return the sequence number of the last turn before it.
+    """
     receipts = ContextReceipt.objects.filter(user=text.user, created_at__gte=text.since)
     found: dict[int, int] = {}
     for session, layers, after in receipts.values_list("session_id", "refs", "after_sequence").iterator():
@@ -145,7 +149,7 @@ class Sentences:
         """Return the answers that repeat one of the sentences.
 
         Args:
-            shown: the last turn before the model saw the text, keyed by session.
+            shown: the sequence number of the last turn before the model saw the text, keyed by session.
         """
         answers = Message.objects.all_turns().unretracted().filter(ANSWERS, user=self._text.user)
         answers = answers.exclude(pk__in=self._text.turns)
@@ -196,7 +200,7 @@ def _repeats(sentence: Sentence, stems: set[str], share: float = MIN_SHARE) -> b
 
 
 def _with_any(marks: AbstractSet[str], answers: MessageQuerySet) -> Iterator[tuple[int, int, int, set[str]]]:
-    """Yield the primary key, session, sequence and stems of each answer that contains one of the marks."""
+    """Yield primary key, session, sequence number and stems of each answer that contains one of the marks."""
     if not marks:
         return
     rows = answers.annotate(stems=STEMS).order_by()
@@ -277,7 +281,7 @@ def _retracted_text(retraction: Retraction, user: UserProfile) -> RetractedText:
 
 
 def _addresses(retraction: Retraction) -> Iterator[str]:
-    """Yield the addresses, in contexts, of the retracted turns and of the rows that were withdrawn with them."""
+    """Yield the addresses that the retracted turns, and the rows withdrawn with them, have in contexts."""
     for table in declared():
         if hasattr(table.model, "uri"):
             for item in retraction.items.withdrawn(table.model):
@@ -298,7 +302,7 @@ def _addresses_of_texts(retraction: Retraction, user: UserProfile) -> set[str]:
 
 
 def _questions(retraction: Retraction, retracted: RetractedText, sentences: Sentences) -> Iterator[Question]:
-    """Alternate between queries of contexts with the text, the text itself, and questions declared by tables."""
+    """Yield a question from each source in turn: contexts with the text, the text itself, and each table."""
     sources = [
         _of_contexts(retraction, retracted, sentences),
         (Question(text, "The retracted text") for text in retracted.texts),

@@ -1,7 +1,8 @@
 """`retract`: withdraw some or all turns of a session, and everything derived from them.
 
-One transaction withdraws all of it, and queues the jobs that rebuild data with other sources. From then on, no engine,
-context or search receives withdrawn data. Nothing is destroyed: withdrawn rows are stored, and `undo` restores them.
+One transaction withdraws all of it, and queues jobs that rebuild withdrawn data from its remaining sources. From then
+on, no engine, context or search receives withdrawn data. Nothing is destroyed: withdrawn rows are stored, and `undo`
+restores them.
 
 Answers that repeat the turns are retracted with them. Answers in other sessions get separate retractions.
 """
@@ -45,7 +46,7 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
 ARCHIVED = "It is archived. Restore the session first."
-MAX_TURNS = 10_000  # maximum turns in a list of sequences; a whole session may have more
+MAX_TURNS = 10_000  # maximum turns in a list of sequence numbers; a whole session may have more
 
 
 class CannotRetract(Refusal):
@@ -59,7 +60,7 @@ class TurnsAreArchived(CannotRetract):
 
 
 def sequences_of(text: str) -> list[int]:
-    """Return the sequences in a text such as `3,4,7-9`, at most `MAX_TURNS`.
+    """Return the sequence numbers in a text such as `3,4,7-9`.
 
     Raises:
         CannotRetract: the text is invalid or contains too many turns.
@@ -82,11 +83,11 @@ class Preview:
 
     Args:
         withdrawn: number of rows that would be withdrawn, by kind. Each row counts once.
-        engine_calls: estimated number of calls to rebuild data with other sources.
-        answers: answers that repeat the turns or items. They are retracted too, unless they can't be.
+        engine_calls: estimated number of calls to rebuild withdrawn data from its remaining sources.
+        answers: answers that repeat the turns or items. Those without a `problem` would also be retracted.
         dependents: the dependent rows of each session and of the items.
         items: number of directly written items that would be retracted.
-        lost: a sentence about rows with other sources that are not rebuilt; blank if there are none.
+        lost: a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
     """
 
     turns: int
@@ -137,7 +138,7 @@ def retract(
     """Withdraw turns, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
-        sequences: sequences of the turns; None: all turns of the session.
+        sequences: sequence numbers of the turns; None: all turns of the session.
         requested_by: `key:…`, `operator:…` or `command`.
         leave: addresses of repeating answers that are not retracted.
 
@@ -269,7 +270,7 @@ def _served_of(turns: Sequence[Message]) -> Iterator[str]:
 
 
 def sequences_by_session(answers: Iterable[RepeatingAnswer], leave: Collection[str] = ()) -> dict[Session, list[int]]:
-    """Return the sequences of the answers to retract, keyed by session."""
+    """Return the sequence numbers of the answers to retract, keyed by session."""
     found: dict[Session, list[int]] = {}
     for answer in answers:
         if not answer.problem and answer.ref not in leave:
@@ -328,12 +329,12 @@ def counts_of(parts: Iterable[ItemDependents]) -> dict[str, int]:
 
 
 def consolidations(parts: Iterable[ItemDependents]) -> int:
-    """Return the number of streams that are consolidated again."""
+    """Return the number of streams that the retraction consolidates again."""
     return len({stream for found in parts for stream in found.since})
 
 
 def calls_of(parts: Iterable[TurnDependents]) -> int:
-    """Estimate the number of engine calls that rebuild data with other sources, excluding consolidations."""
+    """Estimate the engine calls to rebuild withdrawn data from its remaining sources, except consolidations."""
     return sum(map(_engine_calls, parts))
 
 

@@ -1,7 +1,8 @@
-"""Retract directly written items of a person or a shard. They have no source turns: they are sources themselves.
+"""Retract directly written items of a person or a shard. Such items have no source turns.
 
-Dependent rows are withdrawn with them, as with turns: the texts of their stream since the first consolidation that
-received one of them, releases of them, and the links of an entity. `undo_retraction` restores all of it.
+As with turns, dependent rows are withdrawn together with the items: releases of the items, the links of an entity, and
+the lines of a stream's text written since the first consolidation that received one of the items. `undo_retraction`
+restores all of these rows.
 """
 
 import uuid
@@ -96,7 +97,7 @@ def retract_items(
     """Withdraw items, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
-        owner: the person whose memory has them, or the shard.
+        owner: the person or shard to which the items belong.
         requested_by: `key:…`, `operator:…` or `command`.
         leave: addresses of repeating answers that are not retracted.
 
@@ -105,7 +106,7 @@ def retract_items(
     """
     answers = lock_answers(sequences_by_session(_answers(owner, _found(owner, selection)), leave))
     whose = _locked(owner)
-    # Releases lock their candidates first, too. So this waits for releases in progress, and `_found` includes them.
+    # A release also locks its candidates first. So this waits for releases in progress, and `_found` includes them.
     list(selection.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
     lock_streams(selection.atoms(owner), *(session.atoms.all() for session in answers))
     found = _found(owner, selection)

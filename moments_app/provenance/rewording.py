@@ -1,7 +1,7 @@
 """Find texts that say the same thing as a fact, and reword them when the fact is corrected, ended or withdrawn.
 
 A correction changes the texts that engines wrote from turns: those of moments, rolling summaries and partition events
-(digests). So readers of a text need no knowledge of corrections.
+(digests). So code that reads a text doesn't need to know about corrections.
 """
 
 import json
@@ -47,7 +47,7 @@ _STANDS_FOR_SOMEBODY = re.compile(r"\b(?:I|me|my|we|us|our|he|his|she|her|they|t
 
 @dataclass(frozen=True)
 class Rewording:
-    """A fact's text before and after.
+    """A fact's text before and after a change.
 
     Args:
         after: The new text. Blank if the fact was ended or withdrawn.
@@ -228,7 +228,7 @@ def as_one_text(text: Any) -> str:
 
 
 def address_of(row: Row) -> str:
-    """Return the `rem://` address of a row. A partition event has the sequence of the turn before it."""
+    """Return the `rem://` address of a row. A partition event's address contains the number of the turn before it."""
     if isinstance(row, Moment):
         return row.uri
     session = f"rem://sessions/{row.session.session_id}"

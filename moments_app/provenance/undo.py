@@ -204,7 +204,7 @@ def _restore_session(retraction: Retraction, session: Session, cause: Cause) -> 
 class NewMoments:
     """The moments that were built over a retraction's turns in the meantime."""
 
-    built_to: int  # sequence up to which there were moments; −1 if there were none
+    built_to: int  # sequence number of the last turn in a moment; −1 if there were no moments
     moments: list[Moment]
 
 
@@ -349,7 +349,7 @@ def _restore_atoms(retraction: Retraction, cause: Cause) -> None:
     _restore_people(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
     withdrawn.restore(MemoryAtom)
-    # Restore questions before statements settle. Otherwise, settling would ask the questions again.
+    # Restore contradictions first. Otherwise, `recompute_timelines` would ask the same questions again.
     items.restore(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
     restored = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
     StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])

@@ -74,7 +74,7 @@ class EmbedInput(ProcessInput):
     model: EmbeddingModel  # the model in use when the job was claimed
     texts: list[Text]
     session: Session | None = None  # the session of the texts, if they are turns
-    last_sequence: int = -1  # sequence of the last turn that this run covers
+    last_sequence: int = -1  # sequence number of the last turn that this run covers
     is_cut: bool = False  # whether more texts are waiting than fit into the batch
 
 
@@ -107,7 +107,10 @@ class Embed(Process[EmbedInput, EmbeddingResult]):
         return embedding_model(model.recipe)
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Estimate the calls: two for memories, and one per batch of waiting turns. For all turns, one per round."""
+        """Estimate the calls of each session: two for memories, and one per batch of waiting turns.
+
+        With `everything`, estimate one call per round instead of one per batch.
+        """
         conf = settings.EMBEDDING
         if not conf.is_on:
             return None

@@ -266,7 +266,7 @@ def _archived_in(archive: Archive) -> MessageQuerySet:
 
 
 def _of(archive: Archive) -> MessageQuerySet:
-    """Return the messages of the archive's session and month within its range of sequences."""
+    """Return the messages of the archive's session and month within its range of sequence numbers."""
     month = datetime.combine(archive.month, time(), tzinfo=UTC)
     following = (month + timedelta(days=31)).replace(day=1)
     sequences = (archive.first_sequence, archive.last_sequence)

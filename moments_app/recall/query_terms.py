@@ -20,8 +20,8 @@ from sessions_app.models import UserProfile
 MAX_LIKELY_STEMS = 2  # maximum stems of an unknown word to rank separately
 SAMPLED_TURNS = 200  # number of turns whose mean vector is subtracted
 
-# Reads the counts of the person's and the shards' words, by unique indexes. Row security hides other vocabularies.
-# Reads the sessions that have grown since the count by the partial index `session_grown`.
+# Uses unique indexes to read the word counts of the person and of the shards. Row security hides other vocabularies.
+# Uses the partial index `session_grown` to read the sessions that have grown since the words were counted.
 _WORDS_SQL = """
 WITH shard AS MATERIALIZED (
     SELECT id FROM moments_app_memorystream

@@ -68,7 +68,7 @@ class RecallRequest:
 
     @property
     def searched_kinds(self) -> Sequence[str]:
-        """The kinds to search. Only facts are about a particular person."""
+        """The kinds to search. If the request is about one person, only facts are searched."""
         return [kind for kind in self.kinds if kind == FACT or not self.about]
 
     def now_of(self, user: UserProfile) -> datetime:
@@ -127,7 +127,7 @@ class Span:
     until: datetime  # the end of the span (exclusive)
     words: frozenset[str] = frozenset()  # the words that express the span, in lower case
     other_words: str = ""  # the other words of the query
-    is_whole_query: bool = True  # the query asks only what was said in the span
+    is_whole_query: bool = True  # whether the query only asks what was said in the span
 
     def has(self, moment: datetime) -> bool:
         return self.since <= moment < self.until
@@ -165,7 +165,8 @@ def _first_past_time(
 ) -> tuple[Bounds, tuple[int, int]] | None:
     """Return the first past time in the text, and its position.
 
-    Of those that start there, prefer the longest, then the latest."""
+    If several times start at this position, prefer the longest, then the latest.
+    """
     found = [
         (bounds, (one.start, one.end))
         for one in times.times_in(digits, languages, _TIME_FORMS, now.date())

@@ -80,9 +80,9 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 }
 
 
-# The place of a turn: the primary key of its session, and its sequence.
+# The place of a turn: the primary key of its session, and the turn's sequence number.
 Place = tuple[int, int]
-# The turns that a moment covers: primary key of the session, sequences of the first and the last turn.
+# The turns that a moment covers: primary key of the session, sequence numbers of the first and the last turn.
 TurnSpan = tuple[int, int, int]
 # The key of a hit: the kind, and the place of a turn. Other kinds have (primary key, 0) instead of a place.
 Key = tuple[str, Place]
@@ -94,18 +94,18 @@ class Result:
 
     kind: str  # one of `KINDS`
     ref: str
-    content: str  # at most `CONTENT_CHARS`, and the marks
+    content: str  # at most `CONTENT_CHARS` characters, followed by `marks`
     unmarked_content: str
     session_id: str | None  # None if the session was deleted or belongs to another person
-    sequence: int | None  # sequence of a turn, or of the first turn of a moment; None for a fact
+    sequence: int | None  # sequence number of a turn, or of a moment's first turn; None for a fact
     time: datetime
     role: str  # role of a turn; blank for other kinds
     pk: int  # primary key of the row, or for a turn, of its session
     valid_from: datetime | None  # when a fact became true
     valid_until: datetime | None  # when a fact ended, or when a plan is due
-    has_ended: bool  # the fact has ended, or the day of the plan has passed
+    has_ended: bool  # whether the fact has ended, or the day of the plan has passed
     planned: str = ""  # the day of a plan; blank for other facts, and for plans that ended for another reason
-    marks: str = ""  # the end of the content of a turn, with corrections and ended facts
+    marks: str = ""  # the last part of a turn's content: its corrections and ended facts
     also: tuple[str, ...] = ()  # addresses of the facts in `marks`
     score: float = 0.0
     # ranks from 1, keyed by search; empty for a turn found through its neighbors

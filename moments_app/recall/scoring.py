@@ -16,7 +16,7 @@ MAX_TERMS = 32  # maximum words of a query; of a long query, the rarest words ar
 MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
 MAX_READ = 2_000  # maximum texts ranked for one kind; words in more texts only affect the order of results
 COUNTED_KINDS = ("fact", "moment", "turn")  # the order of the counts in query results
-MAX_UNCOUNTED_RATIO = 0.5  # maximum uncounted per counted turns; above it, rarity is computed from the texts found
+MAX_UNCOUNTED_RATIO = 0.5  # maximum ratio of uncounted to counted turns; above it, rarity depends on the texts found
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
@@ -100,9 +100,9 @@ class QueryWords:
         )
 
     def _counted(self, kind: str) -> str | None:
-        """Return the kind whose counts to use: `kind`, or if it has no texts, the largest.
+        """Return the kind whose counts to use: `kind`, or if it has no texts, the kind with the most texts.
 
-        None if no kind is suitable.
+        Return None if no kind is suitable.
         """
         counted = kind if self.sizes[kind][0] else max(COUNTED_KINDS, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
@@ -113,7 +113,7 @@ class QueryWords:
         return self._counted("turn") is not None
 
     def _uncounted(self, kind: str) -> Lookup:
-        """Return the search parameters for when too many turns have not been counted yet."""
+        """Return the search parameters to use if too many turns have not been counted yet."""
         terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MAX_TERMS]
         return Lookup(
             rare=_stems(terms),
@@ -147,10 +147,10 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """Return the fewest common words, rarest first, that only a few texts contain together.
+    """Return the shortest list of common words, rarest first, that only a few texts contain together.
 
-    Return no words if this is impossible, because the index would read each word's whole list and return arbitrary
-    texts.
+    Return no words if there is no such list. Otherwise, the index would read each word's whole list and return
+    arbitrary texts.
     """
     share, stems = 1.0, []
     for term in common:
@@ -227,7 +227,7 @@ class _Scale:
 def turn_scores(
     words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
 ) -> dict[Place, float]:
-    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
+    """Combine the scores of both searches, of sessions and of moments into scores of turns and their neighbors.
 
     A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
     be beyond the end of their session.

@@ -101,7 +101,7 @@ class Hits:
     weights: dict[str, float] = field(default_factory=dict)  # the maximum score in text search, keyed by kind
     unembedded: set[Key] = field(default_factory=set)  # turns that have no vector yet
     spans: dict[Key, TurnSpan] = field(default_factory=dict)  # the turns that the moments cover
-    places: dict[int, Place] = field(default_factory=dict)  # of turns, by primary key
+    places: dict[int, Place] = field(default_factory=dict)  # the places of turns, keyed by primary key
     source_pks: dict[Key, list[int]] = field(default_factory=dict)  # the source turns of facts
 
     @cached_property
@@ -149,7 +149,7 @@ def recall(
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches, which may be more than `most` each. Runs at most one query.
+    """Return the hits of all searches. Each search may return more than `most` hits. Runs at most one query.
 
     The caller looked up `words` with the request's vector.
     """

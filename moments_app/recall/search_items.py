@@ -80,7 +80,7 @@ def search_items(
 
 
 def _reciprocal_ranks(*rankings: Iterable[int]) -> dict[int, float]:
-    """Merge rankings by ranks only, best first: Cormack et al., "Reciprocal Rank Fusion" (2009)."""
+    """Merge rankings with reciprocal rank fusion (Cormack et al., 2009), best first."""
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, key in enumerate(ranking, start=RANK_OFFSET + 1):

@@ -347,7 +347,7 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
 def _write_of_owner(
     kind: str, user_id: int | None, model: EmbeddingModel, made: dict[int, tuple[Text, list[float] | str]]
 ) -> int:
-    """Write the results of one kind and one person, or of no person.
+    """Write the results for texts of one kind that belong to the same person, or to no person.
 
     In a distributed table, a query can't lock rows of several people.
     """

@@ -30,7 +30,7 @@ DAYS = 30
 TOP_PEOPLE = 20  # maximum number of people to list
 SUMMARIES = 1_000  # number of newest summaries to time
 SLOWEST = 5
-LATEST_CALLS = 1_000  # estimates average the length of answers over this number of newest calls
+LATEST_CALLS = 1_000  # number of newest calls from which the length of answers is estimated
 QUERY_TOKENS = 500  # estimated tokens per call in addition to the turns
 
 
@@ -185,7 +185,7 @@ def _turn_tokens(since: datetime) -> dict[date, int]:
 
 
 def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, Usage]]:
-    """Sum the usage by the application of the job's person or shard. Other calls count for all applications."""
+    """Sum the usage by the application of the job's person or shard. List other calls as "all applications"."""
     with_owner = calls.annotate(
         owner=Coalesce("job__user__application", "job__stream__application"),
         owner_name=Coalesce("job__user__application__name", "job__stream__application__name"),
@@ -249,7 +249,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 
 def _queries(*, everything: bool) -> Workload | None:
-    """Estimate the queries that an engine writes for contexts, from the past average per turn, or return None."""
+    """Estimate the queries that an engine writes for contexts, from the past average per turn. None if unknown."""
     queries = EngineCall.objects.without_parts().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not queries or not turns:

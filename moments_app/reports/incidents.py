@@ -57,7 +57,7 @@ class Incident:
     """A cause, and the unfinished work because of it.
 
     Args:
-        single_person: people who are the cause of failures, keyed by engine. Their jobs belong to no other incident.
+        single_person: for each engine, the people who cause its failures. Their jobs belong to no other incident.
         answered_calls: successful calls to compare with the failed ones. Both lists start with the newest call.
     """
 
@@ -148,7 +148,7 @@ class Incident:
 
 
 def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
-    """Return all incidents: those that need an operator first, muted ones last.
+    """Return all incidents. Those with the most failed jobs come first, and muted ones last.
 
     Args:
         circuits: the open circuits that the operator may see; None: all.
@@ -162,7 +162,7 @@ def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
 
 
 def incidents_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = None) -> list[Incident]:
-    """Return the incidents that contain a failure or the circuit opened by it, most jobs first."""
+    """Return the incidents with this failure or with a circuit opened by it. Those with the most jobs come first."""
     cause = failure.engine, failure.kind
     found = [
         incident
@@ -205,7 +205,7 @@ class _Grouping:
         return list(self._by_cause.values())
 
     def _find_single_people(self) -> dict[str, set[int]]:
-        """Return people whose calls fail while other people's calls succeed, keyed by engine."""
+        """For each engine, return the people whose calls fail while other people's calls succeed."""
         has_failed: dict[tuple[str, int], bool] = {}  # whether one of their jobs has used up its attempts
         for row in self._rows:
             key = self._groups[row["failure"]].engine, row["user"]

@@ -75,7 +75,7 @@ class Backlog:
     failed: int
     unexplained: int  # failed jobs without a `FailureGroup`
     upgrading: int  # open jobs that make archived turns of an earlier release searchable
-    archives_done: int  # finished archives of the upgrading jobs that are running
+    archives_done: int  # number of archives that the running `upgrading` jobs have finished
     archives: int
     worker_seen_at: datetime | None
 
@@ -133,7 +133,7 @@ def job_groups(among: JobQuerySet) -> list[JobGroup]:
     waits_for = Case(
         When(status=queued, circuit__isnull=False, then=Value(Job.Held.CIRCUIT)),
         When(status=queued, run_after__lte=Now(), then=Value(DUE)),
-        When(status=queued, held_by="", then=Value(Job.Held.BACKOFF)),  # put back by an earlier release
+        When(status=queued, held_by="", then=Value(Job.Held.BACKOFF)),  # queued again by an earlier release
         When(status=queued, then=F("held_by")),
         default=Value(""),
     )
@@ -152,7 +152,7 @@ def job_groups(among: JobQuerySet) -> list[JobGroup]:
 @dataclass(frozen=True)
 class ProviderState:
     engine: str
-    circuits: list[Any]  # the engine's open circuits, each with `held`
+    circuits: list[Any]  # the engine's open circuits, annotated by `with_held`
     last: EngineCall | None  # the last recorded call
 
     @property
@@ -374,9 +374,9 @@ def _builds() -> Builds | None:
 
 
 def estimated_rows(model: type[Model]) -> int:
-    """Return the number of a table's rows, estimated by the database.
+    """Return the number of rows in a table, as estimated by the database.
 
-    Count the rows of small tables, because estimates lag behind. If the operator has limited access, also count them.
+    Count the rows if the table is small, because estimates lag behind, or if the operator has limited access.
     """
     if scope_key():
         return model._default_manager.count()

@@ -45,7 +45,7 @@ class DigestInput(ProcessInput):
     prompt_version: PromptVersion
     session: Session
     request: DigestRequest
-    turns: range  # sequences of the turns that the checkpoint replaces
+    turns: range  # sequence numbers of the turns that the checkpoint replaces
     source_ids: list[int]  # primary keys of the turns that the engine receives
     said_at: datetime  # the time of the last turn that the engine receives
     corrections: CorrectionState  # state before the turns were read
@@ -80,9 +80,9 @@ def live_turns(session: Session) -> MessageQuerySet:
 
 
 def digest_input(session: Session, end: int) -> DigestInput | Skipped:
-    """Return the input for a digest of the live turns before the sequence `end`.
+    """Return the input for a digest of the live turns with sequence numbers below `end`.
 
-    Contains the turns that are in no moment or draft, and the existing summaries of the other turns.
+    The input contains the turns that are in no moment or draft, and the existing summaries of the other turns.
 
     Raises:
         CannotRun: the prompt has no active version.

@@ -100,7 +100,7 @@ class DigestSession(Process[DigestInput, DigestResult]):
 
 
 def _boundary(session: Session, keep: int) -> int:
-    """Return the sequence of the first turn that stays live. Don't separate a tool call from its result."""
+    """Return the sequence number of the first turn that stays live. Don't separate a tool call from its result."""
     newest = live_turns(session).order_by("-sequence")[: keep + LOOK_BACK]
     turns = list(newest)[::-1]
     boundary = pair_safe_boundary(turns, max(len(turns) - keep, 0))

@@ -24,7 +24,7 @@ from sessions_app.models import Message, Session, UserProfile
 # Limits per transaction. Appends to these sessions wait until the transaction ends.
 MAX_SESSIONS = 25
 MAX_TURNS = 500
-MAX_SESSIONS_PER_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
+MAX_SESSIONS_PER_CALL = 8  # maximum sessions per call, so that the model answers within ENGINE__TIMEOUT_SECONDS
 
 
 @dataclass
@@ -142,7 +142,7 @@ def _fitting(user: UserProfile, jobs: Mapping[int, Job]) -> list[tuple[Job, Sess
 
 
 def _first_unseen(session: Session) -> int:
-    """Return the sequence of the first turn that is in no moment or that no formation has received."""
+    """Return the sequence number of the first turn that is in no moment or that no formation has received."""
     is_formed = not settings.MEMORY_FORMATION.enabled or session.message_count == session.formed_message_count
     return session.built_to + 1 if is_formed else min(session.built_to, session.formed_to) + 1
 

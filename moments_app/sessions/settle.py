@@ -204,7 +204,8 @@ def _process_session(
 
     Args:
         earlier: the results of the earlier sessions of this run.
-        is_chained: whether the engine receives their moments. If not, one call answered for all sessions.
+        is_chained: whether the engine receives the moments of the earlier sessions. If False, one call has already
+            returned the answers for all sessions.
     """
     result = SessionResult(quiet)
     if quiet.build:
@@ -384,5 +385,5 @@ def _log_events(results: Sequence[SessionResult]) -> None:
 
 @receiver(turns_overdue)
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Queue a settle job for a session with turns past the retention period, which are deleted once it has run."""
+    """Queue a settle job for a session with turns past the retention period, so the next run can remove them."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)

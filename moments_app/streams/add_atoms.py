@@ -99,7 +99,7 @@ def owner_columns(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
 
 
 def _without_known(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
-    """Return the atoms, except ended or corrected ones, and candidates that their shard already shares."""
+    """Leave out atoms that have ended or were corrected, and candidates that their shard already shares."""
     shared = _already_shared([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
     unshared = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in shared]

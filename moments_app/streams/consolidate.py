@@ -53,7 +53,7 @@ from sessions_app.database.sql import lock_rows
 # The time of a line whose observations are unknown. Such a line is kept, because its content would otherwise be lost.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 MAX_OBSERVATIONS = 200  # maximum observations in one call; the others wait for the next call
-MAX_REPEATED = 40  # maximum observations that earlier calls did not merge; they rarely fit later
+MAX_REPEATED = 40  # maximum observations to send again if earlier calls did not merge them; they rarely fit later
 PROMPT_TOKENS = 1_150  # estimated tokens of the prompt, current text and observations of a call
 
 

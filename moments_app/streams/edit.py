@@ -146,9 +146,9 @@ WORDS = ("title", "body")
 
 
 def add_entity(user: UserProfile, values: Mapping[str, Any], *, requested_by: str) -> tuple[Entity, bool]:
-    """Add an entity that a client wrote, unless one has its `external_id`. Return the entity, and whether it is new.
+    """Add an entity that a client wrote. If an entity already has the `external_id`, return that one instead.
 
-    The existing one may have been withdrawn.
+    Also return whether the entity is new. An existing one may have been withdrawn.
 
     Args:
         values: the title, and other columns and properties of the entity.
@@ -278,8 +278,8 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     """Move an item to another stream of the same person, or a shard's item to another shard.
 
     Raises:
-        CannotCurate: the stream belongs to another person, or already contains the item or an equal one, or the item
-            is not in memory.
+        CannotCurate: the item is not in memory, the stream belongs to another person, or the stream already has the
+            same item.
     """
     if stream.pk == atom.stream_id:
         raise CannotCurate("The item is already in this memory text.")

@@ -222,7 +222,7 @@ def _drafted(episodes: BuildInput, engine: Engine) -> BuildResult | None:
 
 
 def parts_of(formation: FormationInput | None, build: BuildInput | None, number: int = 1) -> list[Part]:
-    """Return the requests about a session that can share a call."""
+    """Return those of a session's requests that can be combined with others in one call."""
     parts = []
     if build and (only := only_request(build)):
         request, chunk = only
@@ -239,7 +239,7 @@ def form(
     """Call the engine, once for each model of the streams, and collect the valid items of the answers.
 
     Args:
-        earlier: the items of earlier sessions of the same agent in the same answer. Items of this session can end them.
+        earlier: items for earlier sessions of the agent in the same answer. This session's items can end them.
     """
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
@@ -354,8 +354,8 @@ class _Addition:
     input: FormationInput
     formed: FormationResult
     atoms: list[MemoryAtom]
-    lessons: list[tuple[MemoryStream, list[MemoryAtom]]]  # by stream
-    ended: list[MemoryAtom] = field(default_factory=list)  # facts ended by the atoms, once these are added
+    lessons: list[tuple[MemoryStream, list[MemoryAtom]]]  # the lessons, grouped by stream
+    ended: list[MemoryAtom] = field(default_factory=list)  # facts that the atoms ended when they were added
 
     @property
     def items(self) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
@@ -390,7 +390,7 @@ class _Addition:
 def store_formations(
     formations: Sequence[tuple[Job, FormationInput, FormationResult]], *, requested_by: str
 ) -> list[dict[str, Any]]:
-    """Add the items of formations of one person, and end the facts superseded by them.
+    """Add the items of one person's formations, and end the facts that these items supersede.
 
     Return the results of the jobs.
     """
@@ -460,7 +460,7 @@ def _said_at(sources: Sequence[Message]) -> datetime:
 
 
 def _lettered(one: _Addition) -> dict[LetterKey, int | None]:
-    """Return the primary keys of the items that have letters. An item that already existed has the existing row's."""
+    """Return the primary keys of the items that have letters. For a duplicate, return the key of the existing row."""
     return {
         item.letter_key: atom.pk or MemoryAtom.objects.duplicates_of(atom).values_list("pk", flat=True).first()
         for atom, item in zip(one.atoms, one.formed.candidates, strict=True)

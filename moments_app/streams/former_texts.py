@@ -30,7 +30,7 @@ def add_lines(atoms: Any, stream: Any, versions: Iterable[FormerVersion]) -> Non
         stream: the stream, which has no lines.
         versions: the versions in force, oldest first.
     """
-    known: dict[str, tuple[FormerVersion, Sequence[int]]] = {}  # the line's first version and items, by key
+    known: dict[str, tuple[FormerVersion, Sequence[int]]] = {}  # first version and items of each line, by `line_key`
     for version in versions:
         before, known = known, {}
         texts, lines = split_lines(version.text), version.lines or ()

@@ -1,8 +1,8 @@
 """Select the existing items for a formation, which then receives those similar to its turns (`nearest`).
 
-From a person's own streams, these are the current statements, numbered, with lasting and new ones first. From the
-person's other sessions with the same agent, these are the newest statements. From every stream, these are the text and
-the latest other items.
+The selection contains the current statements from the person's own streams, with lasting and new ones first. It also
+contains the newest statements from the person's other sessions with the same agent. These statements are numbered. In
+addition, it contains the text and the latest other items of every stream.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from moments_app.models.atom import WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # maximum latest items per stream
-CURRENT_STATEMENTS = 200  # maximum statements per person; the same from other sessions
+CURRENT_STATEMENTS = 200  # maximum statements from the person's streams, and maximum from other sessions
 CURRENT_CHARS = 6_000
 COLUMNS = ("stream_id", "content", "worth", "formed_at")
 

@@ -2,7 +2,7 @@
 
 A statement that mentions a person with a relationship ("my sister Anna") adds a known person, unless one matches. A
 statement that mentions only a name is about the known person with this name. Names and relationships of known people
-are derived from their statements, and rebuilt whenever one of these changes.
+are derived from the statements about them, and rebuilt whenever such a statement changes.
 
 The user of a session is the speaker whose name is their `user_id` or a name from facts about them. If there is none, it
 is the first speaker with a name. All remaining speakers are other people.
@@ -178,7 +178,8 @@ def _stated_relationship(person: KnownPerson, rows: Iterable[Said], names: Colle
 def called_in(statements: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
     """Return a person's names and relationship in statements, which are in the order of `in_profile`.
 
-    Names from valid statements come first. The first name is that of the first statement, or a longer form of it.
+    Names from valid statements come first. The first name in the list is the name in the first of these statements, or
+    a longer form of that name.
     """
     named = [(one, found) for one in statements if (found := named_in(one, names))]
     held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]

@@ -1,4 +1,4 @@
-"""Share what was learned from one person with others, in new words; and revoke it.
+"""Share an item that was learned from one person with other users, in new words, and revoke such releases.
 
 A candidate belongs to one person. An operator who releases it writes the text for others, which must not quote anyone.
 The first release is for the users of the agent that learned the item. A second step extends it to the users of every
@@ -64,7 +64,10 @@ def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the account ages in days of people with a matching candidate, youngest first; at most `MAX_PEOPLE` + 1."""
+    """Return the ages in days of the accounts of people with a matching candidate, youngest first.
+
+    Return at most `MAX_PEOPLE` + 1 ages.
+    """
     # Exclude test persons, whose messages are written by an operator.
     people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
     made = people.values_list("user__created_at", flat=True)[: MAX_PEOPLE + 1]
@@ -169,7 +172,7 @@ def validate_wording(wording: str, sources: Iterable[MemoryAtom]) -> str:
 
 
 def quotes(wording: str, sources: Collection[str]) -> bool:
-    """Return whether a wording repeats a text, one of its sentences, or `QUOTE_WORDS` of its words."""
+    """Return whether a wording occurs in a source, or repeats a sentence or `QUOTE_WORDS` consecutive words of one."""
     own = plain_words(wording)
     texts = [without_invisible(text) for text in sources]
     return any(_contains(text, own) for text in map(plain_words, texts)) or any(
@@ -264,7 +267,7 @@ def _lock_in_force(release: Release) -> Release:
 
 
 def revoke_locked(release: Release, actor: str) -> None:
-    """Revoke a locked release that is in force, and its extension to every agent's users."""
+    """Revoke a locked release that is in force, and the releases that extend it to the users of all agents."""
     for wider in release.wider.in_effect().select_related("stream", "atom"):
         revoke_locked(wider, actor)
     release.revoked_at, release.revoked_by = timezone.now(), actor

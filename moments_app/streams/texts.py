@@ -18,7 +18,7 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION_PREFIX = "consolidation:"  # prefix of a change's `reason` if a consolidation made it; the time follows
+CONSOLIDATION_PREFIX = "consolidation:"  # prefix of `reason` for changes by a consolidation; its time follows
 
 
 class CannotUndo(Refusal):
@@ -46,7 +46,7 @@ def line_key(text: str) -> str:
 
 
 def lock_stream(stream: int, user: int | None) -> None:
-    """Lock a stream's person and then the stream, in the lock order of corrections, erasures and consolidations."""
+    """Lock a stream's person and then the stream. Corrections, erasures and consolidations use the same order."""
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
     lock_rows(MemoryStream.objects.filter(pk=stream))
 
@@ -55,7 +55,7 @@ def lock_stream(stream: int, user: int | None) -> None:
 def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
     """Replace the text of a person's stream or a shard. A blank text removes all lines.
 
-    A line whose punctuation or spaces change stays the same statement.
+    If only the punctuation or spaces of a line change, it stays the same statement.
     """
     lock_stream(stream.pk, stream.user_id)
     set_lines(stream, split_lines(text), Cause(actor), written_by=actor)
@@ -96,7 +96,10 @@ def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
 
 
 def remove_lines_with(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Remove lines that contain one of the items, before the items end. Other items of these lines wait again."""
+    """Remove the lines that contain one of the items, and mark the other items of these lines as waiting again.
+
+    Call this before the items end.
+    """
     merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
     lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
     lines = MemoryAtom.objects.filter(pk__in=merged, state=MemoryAtom.State.LINE)
@@ -109,7 +112,7 @@ def remove_lines_with(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
 
 
 def next_time(stream: MemoryStream) -> datetime:
-    """Return the time of the next consolidation of a locked stream, which is always after the last one."""
+    """Return the time to record for a new consolidation of a locked stream. It is always after the last one."""
     last = last_time(stream)
     return timezone.now() if last is None else max(timezone.now(), last + timedelta(microseconds=1))
 
@@ -126,7 +129,7 @@ def reason_of(time: datetime) -> str:
 
 @transaction.atomic
 def undo(stream: MemoryStream, *, requested_by: str) -> None:
-    """Undo the last consolidation: restore the lines before it, and mark merged items as waiting again.
+    """Undo the last consolidation: restore the previous lines, and mark merged items as waiting again.
 
     Raises:
         CannotUndo: the stream has no consolidation to undo.
@@ -139,9 +142,9 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
-    """Return, for each stream, the time when a consolidation first received one of the atoms.
+    """Return the time at which a consolidation first received one of the atoms, keyed by the stream's primary key.
 
-    Lines written since then may be derived from the atom.
+    Lines written since then may be derived from the atoms.
     """
     first: dict[int, datetime] = {}
     for atom in atoms:
@@ -151,12 +154,12 @@ def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
 
 
 def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
-    """Return the statements that `undo_since` may change. It also deletes lines, which are not included."""
+    """Return the statements that `undo_since` may change, without the lines that it deletes."""
     atoms = MemoryAtom.objects.filter(stream=stream)
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
     given = Q(consolidated_at__gte=time) | Q(merged_into__in=written) | Q(pk__in=changed)
-    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # their parts weren't recorded
+    if written.filter(state=MemoryAtom.State.LINE, parts=None).exists():  # lines whose parts weren't recorded
         given |= Q(state=MemoryAtom.State.ABSORBED, merged_into=None)
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 
@@ -164,8 +167,8 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
 def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     """Undo the consolidations of a locked stream since a time.
 
-    Delete the lines written by the consolidations, and restore the lines removed by them. Observations that are then in
-    no line wait again. Lines that people wrote are kept, and lines that people removed stay removed.
+    Delete the lines written by the consolidations, and restore the lines removed by them. Observations that are no
+    longer in any line wait again. Lines that people wrote are kept, and lines that people removed stay removed.
     """
     atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
     before: dict[int, dict[str, Any]] = {}
@@ -216,7 +219,7 @@ def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:
 # --- versions ---
 #
 # After a retraction, a text returns to its version from before the retracted turn. People's later changes to it are
-# kept. Texts are compared sentence by sentence, so that sentences they did not change are restored as well.
+# kept. Texts are compared sentence by sentence, so sentences that people did not change are restored as well.
 
 
 def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> list[str]:

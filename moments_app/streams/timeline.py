@@ -28,11 +28,12 @@ from sessions_app.refusals import Refusal
 
 MIN_CONFIDENCE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
-# Facts that rules, an engine or an operator's answer ended because of another fact. Excludes those ended by a person.
+# Matches facts that rules, an engine or an operator's answer ended because of another fact, but not facts that a person
+# ended.
 ENDED_BY_FACT = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
-TIMEZONE = "timezone"  # reason of a change to the end of a plan
+TIMEZONE = "timezone"  # `reason` of changes to the end times of plans
 
 
 class CannotDecide(Refusal):
@@ -56,7 +57,7 @@ class Timeline(NamedTuple):
 @dataclass(frozen=True)
 class End:
     until: datetime
-    at: datetime  # the time of the statement that ended it
+    at: datetime  # the time of the statement that ended the fact
     by: MemoryAtom
     is_wrong: bool = False  # whether the fact was never true
 
@@ -104,7 +105,7 @@ def end(atom: MemoryAtom, ending: End, cause: Cause, *, ended_by: str = "") -> N
 
 
 def end_in_favor_of(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
-    """End a fact that a later one replaces according to an engine. If the later fact is uncertain, ask an operator.
+    """End a fact that a later one replaces, according to an engine. If the later one is uncertain, ask an operator.
 
     Return whether the fact ended.
     """
@@ -140,7 +141,7 @@ def _end_past_plans_of(user: int | None) -> int:
 
 def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Recompute when a locked person's plans end, in the person's current time zone."""
-    lock_rows(MemoryStream.objects.filter(atoms__in=plans))  # after the person, as corrections and additions do
+    lock_rows(MemoryStream.objects.filter(atoms__in=plans))  # locked after the person, as in corrections and additions
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
     StatementChange.objects.record(
         StatementChange.Action.EDITED, cause, [(plan, {"valid_until": plan.valid_until}) for plan in changed]
@@ -152,7 +153,7 @@ def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
 
 @transaction.atomic
 def decide(question: Contradiction, decision: str, *, requested_by: str) -> None:
-    """Record an operator's decision whether a fact ended another. A blank decision removes the answer.
+    """Record an operator's decision on whether one fact ended another. A blank decision removes the answer.
 
     Raises:
         CannotDecide: the question was already answered, has no answer to remove, or one of the facts is no longer
@@ -184,7 +185,7 @@ def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
 
 
 def facts_ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
-    """Return facts ended by other facts or turns, except facts that people ended.
+    """Return the facts that were ended by facts or turns that will be removed. Excludes facts that people ended.
 
     Args:
         atoms: facts that will be removed.
@@ -197,7 +198,10 @@ def facts_ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> li
 
 
 def reopen(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Make ended facts valid again. If a stream has an equal newer fact, only that one is valid."""
+    """Make ended facts valid again.
+
+    If the stream already has an active fact with the same words, this fact replaces the ended one instead.
+    """
     for atom in atoms:
         _reopen(atom, cause)
 
@@ -230,7 +234,7 @@ def refresh_derived(atoms: Iterable[MemoryAtom]) -> None:
 
 def ask_operator(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
     """Ask an operator whether a fact ended another. Return whether the question is new."""
-    assert earlier.user_id is not None  # only facts of people end each other
+    assert earlier.user_id is not None  # facts of shards never end each other
     asked = Contradiction(user_id=earlier.user_id, earlier=earlier, later=later, reason=reason)
     return insert_if_missing(asked)
 

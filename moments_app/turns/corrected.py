@@ -68,7 +68,7 @@ class End(NamedTuple):
     is_replaced: bool  # whether another statement is true instead
     text: str  # value or content of the replacement, or of the ended statement if there is none
     atom_id: str  # id of the statement that `text` is from
-    wrong: str  # the turn's value, if a later turn corrected it as never true; otherwise blank
+    wrong: str  # the turn's value if a later turn says that it was never true, otherwise blank
 
     @property
     def ref(self) -> str:
@@ -78,15 +78,15 @@ class End(NamedTuple):
 # Matches the person's statements that were known to be true at that time.
 _IS_TRUE = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
         AND {true_at("{0}.", "%(at)s")}"""
-# Matches facts about the same thing, which has one value at a time.
+# Matches facts about the same attribute of the same subject, which has one value at a time.
 _SAME_ATTRIBUTE = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
 # Returns the turns with the ends of their statements. An index finds the person's ended facts, and `later` follows the
 # replacements that were known at that time. If a replacement only says that something is over, the newest value since
-# then is used. Three cases have no end: plans whose day has passed, statements that are true again, and turns that also
-# contain the new statement. If all replacements correct a value that was never true, `wrong` is this value. Corrections
-# by operators and clients are stored as `CorrectedTurn` instead. The query reads only tables on the coordinator, so it
-# also runs on Citus.
+# then is used. The query returns no end for plans whose day has passed, for statements that are true again, and for
+# turns that also contain the new statement. If all replacements correct a value that was never true, `wrong` is this
+# value. Corrections by operators and clients are stored as `CorrectedTurn` instead. The query reads only tables on the
+# coordinator, so it also runs on Citus.
 _ENDS_SQL = f"""
 WITH RECURSIVE fact AS (
     SELECT ended.* FROM moments_app_memoryatom ended

@@ -118,7 +118,10 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
 
 
 def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
-    """Return the index of each tool turn's call, by `tool_call_id`, or else of the previous assistant turn."""
+    """Return, for each tool turn, the index of the assistant turn with its call.
+
+    If no turn has a call with this `tool_call_id`, return the index of the previous assistant turn.
+    """
     by_id: dict[str, int] = {}
     found: dict[int, int] = {}
     nearest = 0

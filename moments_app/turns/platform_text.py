@@ -1,13 +1,13 @@
 """Platform text: text in a conversation that this platform wrote itself. Memory must not be derived from it.
 
 When a turn arrives, its lines are compared with the lines served to the person before, and those that are platform text
-are recorded. So a text that the person wrote before it was ever served isn't platform text, and a person's own words
-about a context aren't either.
+are recorded. So a text that the person wrote before it was ever served is not platform text. A person's own words about
+a context are not platform text either.
 
 A hash depends only on the words of a line, so the same memory has the same hashes in XML, Markdown and JSON. A served
 line in a message is not always platform text, because memory quotes people, and people repeat themselves. It is
-platform text if it has a form that only the platform writes: it has the date or the element of a served line, is under
-a served heading, or is next to other platform text.
+platform text if it has a form that only the platform writes: it has the date or the XML element of a served line, is
+under a served heading, or is next to other platform text.
 """
 
 import copy
@@ -38,11 +38,11 @@ from sessions_app.transcript.append import NewMessage, messages_received
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-MIN_BYTES = 20  # minimum length of lines that are unlikely to be equal by coincidence
-MAX_HASHES = 50_000  # lines whose hashes are cached
+MIN_BYTES = 20  # shorter lines may be equal by coincidence
+MAX_HASHES = 50_000  # maximum lines whose hashes are cached
 MAX_NESTING = 3  # levels of nested JSON to read, because the result of a tool may quote another result
 
-_TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # one of our elements, at an end of a line
+_TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # our tag, at the start or end of a line
 # Matches a line of memory in an element or with its date. People who repeat something don't use this form.
 _MARK = re.compile(
     r"^\s*<(?:Turn|MemoryShard)\b[^<>]*>"
@@ -53,7 +53,7 @@ _NAME = re.compile(r"^\W*(?:(?:user|assistant|tool|system)\b[^:\n]{0,80}|\*\*[^*
 _NUMBER = re.compile(r"^\s*\d+[.)]\s")
 _ADDRESS = re.compile(r"rem://\S+")
 _IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: a name, a time or a number, but no words
-TRUSTED_SECONDS = 600  # a process assumes that the lines it wrote still exist for this time
+TRUSTED_SECONDS = 600  # for this time, a process assumes that the lines it wrote still exist
 MAX_PEOPLE, MAX_LINES = 300, 1_000  # maximum people whose lines a process caches, and lines per person
 
 # Leaves recent rows unchanged, and writes the others in a fixed order, to prevent deadlocks.
@@ -74,7 +74,7 @@ SET served_on = excluded.served_on, is_quote = moments_app_servedline.is_quote A
 @dataclass(eq=False)
 class TextLine:
     text: str
-    is_neutral: bool = False  # whether it has no meaning of its own, such as an identifier in JSON
+    is_neutral: bool = False  # whether the line has no meaning of its own, such as an identifier in JSON
 
     @cached_property
     def is_marked(self) -> bool:
@@ -125,7 +125,7 @@ def _lines(text: str, depth: int) -> list[tuple[str, bool]]:
         try:
             strings = list(_strings(json.loads(text)))
         except (ValueError, RecursionError):
-            pass  # it only starts like JSON
+            pass  # the text only starts like JSON
         else:
             return [line for string in strings for line in _lines_within(string, depth - 1)]
     return [(line, False) for line in text.splitlines()]
@@ -175,7 +175,7 @@ def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
 
 
 def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
-    """Return the indexes of lines of platform text. `served` has the hashes of served lines, as in `served_hashes`."""
+    """Return the indexes of lines of platform text. `served` is the result of `served_hashes`."""
     runs: list[list[int]] = [[]]  # indexes of consecutive served lines
     for place, line in enumerate(lines):
         if line.is_blank or line.is_address or line.hash in served:
@@ -183,7 +183,8 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
         elif runs[-1]:
             runs.append([])
     own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
-    # A run that consists only of tags and headings counts too, such as the closing tags after a query.
+    # If there is platform text, runs of only tags and headings are also part of it, such as the closing tags after a
+    # query.
     frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_heading_or_tag for n in run)]
     return sorted({place for run in own + frames for place in run})
 
@@ -228,7 +229,7 @@ class ServedTexts:
 
 
 class WrittenLines:
-    """A cache of the lines that this process has stored, keyed by person. Values: whether the line is only a quote."""
+    """A cache of the lines that this process has stored: person → hash → whether the line is only a quote."""
 
     def __init__(self) -> None:
         self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MAX_PEOPLE, seconds=TRUSTED_SECONDS)
@@ -264,7 +265,7 @@ def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], 
 
 
 def unsaved_hashes(user_pk: int) -> dict[int, bool]:
-    """Return the lines served to a person that this process has not stored yet, as in `served_hashes`."""
+    """Return the hashes of lines that were served to a person, but not stored yet. See `served_hashes`."""
     known: dict[int, bool] = {}
     for one in line_buffer.pending():
         if one.user == user_pk:

@@ -27,7 +27,7 @@ class Reading:
 
 
 def people_of(row: Model) -> Collection[int]:
-    """Return the primary key of a row's person, as a collection that is empty if the row has no person."""
+    """Return the primary key of a row's person in a collection, or an empty collection if the row has no person."""
     if isinstance(row, UserProfile):
         return (row.pk,)
     person = row.user_pk if isinstance(row, Event) else _person_of(row)

@@ -35,7 +35,7 @@ SCOPES = {
 
 
 class UsageForm(FormPage[Any]):
-    """The form of a key, of an application or of their limits, below their usage."""
+    """The form of a key, an application or a limit, shown below the usage."""
 
     before = "operator/limits/usage.html"
 

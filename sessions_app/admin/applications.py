@@ -1,4 +1,4 @@
-"""Applications in the admin. Columns and filters for them appear only if there is more than one.
+"""Applications in the admin. Columns and filters for applications appear only if there are several.
 
 The attribute `applications` of an admin class contains the ORM lookups from its rows to their application.
 """

@@ -95,12 +95,12 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     change_page: ClassVar[type[RowView[Any]] | None] = None  # the page of a row; replaces Django's form
     form_page: ClassVar[type[FormPage[Any]]] = FormPage  # supplies the templates before and after that form
     search_fields: Sequence[str] = ()
-    # A search finds rows where one of these fields starts with the term. By default, if there are no `search_fields`:
-    # the ids of the rows' person and session.
+    # A search finds rows where one of these fields starts with the term. If there are no `search_fields`, the default
+    # is the ids of the rows' person and session.
     search_prefixes: Sequence[str] = ()
     open_lookups: ClassVar[Sequence[str]] = ()  # lookups to accept in URLs, in addition to those of the list's filters
     shows_personal_data = True  # whether the list shows personal data other than names
-    may_add = may_change = may_delete = True  # False forbids the operation here even to operators with the permission
+    may_add = may_change = may_delete = True  # False forbids this even to operators with the permission
     # The ORM lookups from a row to its application. The first one that isn't null applies. By default, they are derived
     # from the model's foreign keys. Empty for site-wide rows.
     applications: Sequence[str] = ()
@@ -312,7 +312,7 @@ def time_cell(at: datetime | None) -> str:
 
 
 class DaysFilter(RangeDateFilter):  # type: ignore[misc]
-    """Filters rows by a range of days, both included. Uses an index."""
+    """Filters rows by a range of days, including the first and the last day. Uses an index."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         first, last = (self._day(end) for end in ("from", "to"))

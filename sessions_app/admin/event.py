@@ -20,7 +20,7 @@ from sessions_app.models.event import USER_READ, named_actor
 from sessions_app.people.erase import ERASED_EVENT
 
 FOUND_BY_NAME = 50
-# Functions that format values of payloads for pages, by the name of the value. Other apps add theirs.
+# Functions that format values of payloads for pages, keyed by the name of the value. Other apps add theirs.
 FORMATTERS: dict[str, Callable[[str], str]] = {}
 
 

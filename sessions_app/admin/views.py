@@ -50,7 +50,7 @@ class OperatorView(View):
     route = ""  # the last part of the URL
     name = ""  # the last part of the URL's name
     permission = "view"  # the list's admin checks it with `has_<permission>_permission`
-    needs: ClassVar[Sequence[str]] = ()  # more permissions, for rows of other tables or much data about one person
+    needs: ClassVar[Sequence[str]] = ()  # additional permissions, for rows of other tables or much data about a person
     is_open: ClassVar[bool] = False  # whether the view is open to people who aren't logged in
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -178,7 +178,7 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def for_selected(cls, description: str, *, button: str = "", warning: str = "") -> Any:
-        """Return a list's action that changes the selected rows. With a button, it first asks for confirmation."""
+        """Return a list's action that changes the selected rows. If `button` is set, it asks for confirmation."""
 
         @action(description=description, permissions=[cls.permission])
         def change(admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> None:

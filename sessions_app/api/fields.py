@@ -66,7 +66,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
 
     def run_validation(self, data: Any = empty) -> Any:
-        if type(data) is dict and not self._has_cross_field_rules:  # skip DRF's checks of several fields
+        if type(data) is dict and not self._has_cross_field_rules:  # skip DRF's checks across fields
             return self.to_internal_value(data)
         return super().run_validation(data)
 
@@ -81,7 +81,7 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(data.keys() - self._names) if isinstance(data, dict) else []
         if unknown:
-            # The names are the client's text, so they may be long and may not be encodable.
+            # The client chose these names, so they may be long or impossible to encode.
             names = [name[:100].encode(errors="backslashreplace").decode() for name in unknown[:10]]
             raise serializers.ValidationError(
                 {name: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in names}

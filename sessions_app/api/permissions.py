@@ -28,7 +28,7 @@ def key_of(request: Request) -> ApiKey:
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
-    """Return the `user_id` that a request acts for. None if its key may not act for the `named` person.
+    """Return the `user_id` that a request acts for. None if no person is named, or if the key may not act for them.
 
     Args:
         create: Whether the call creates a missing person.

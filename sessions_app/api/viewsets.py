@@ -236,7 +236,7 @@ class PersonViewSet(ApiViewSet[M]):
     """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads."""
 
     creates_person: Sequence[str] = ()  # actions that create the person if they don't exist
-    person_optional: Sequence[str] = ()  # actions for which a service key need not name a person
+    person_optional: Sequence[str] = ()  # actions for which a service key doesn't have to name a person
     own_transaction: Sequence[str] = ()  # actions that open their transactions themselves
 
     person: UserProfile | None  # None if no person is named, or if the key may not see the person

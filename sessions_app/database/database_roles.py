@@ -26,8 +26,8 @@ WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = WEB.role, ADMIN.role, "memory_worker"
 _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 
 LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
-# SQL condition for the profile that a web process has named in its settings. It reads this profile before it acts for
-# the person.
+# SQL condition for the profile that a web process has named in the transaction's settings. The process reads this
+# profile before it acts for the person.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
     "AND application_id = NULLIF(current_setting('memory.named_in', true), '')::bigint"
@@ -53,7 +53,7 @@ _TABLES = f"""
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
     AND (role = '{ADMIN_ROLE}' OR relname !~ '{LOGINS}') AND NOT has_table_privilege(role, pg_class.oid, 'DELETE')
 """  # noqa: S608 (names of our own)
-# PostgreSQL 17 and later can permit other roles than the owner to vacuum a table.
+# From PostgreSQL 17 on, a role that doesn't own a table can be permitted to vacuum it.
 _MAINTAIN = f"""
     SELECT format('GRANT MAINTAIN ON %%I TO {WORKER_ROLE}', relname)
     FROM pg_class WHERE {_OWN_RELATION} AND relkind = 'r' AND relname !~ '{LOGINS}'

@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from sessions_app.database.transactions import ADMIN, using_role
 
 INTERVAL = 1.0  # seconds between the first item and the write
-SHORT_INTERVAL = 0.02  # seconds, for items that other processes need soon
+SHORT_INTERVAL = 0.02  # the interval for items that other processes need soon
 MAX_WAITING = 10_000  # if the buffer is full, the oldest items are dropped
 CONNECTION_ERRORS = (OperationalError, InterfaceError, RuntimeError)  # the embedded server raises RuntimeError
 

@@ -9,7 +9,7 @@ Without these rules, a role that may call such a function could gain the privile
 The tables' owner still owns `index_vectors`, which creates indexes. If other servers store rows, `memory_functions` may
 log in, because the functions connect to these servers as their owner.
 
-`migrate` enforces these rules as far as its login may. `verify` and `check --deploy` report the rest.
+`migrate` enforces these rules as far as its login is allowed to. `verify` and `check --deploy` report the rest.
 """
 
 from collections.abc import Iterator

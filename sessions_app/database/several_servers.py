@@ -31,7 +31,10 @@ def set_reader(reader: Reader) -> None:
 
 
 def read_for_page(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return the result of `read`, which may be called twice. Others' changes of the last minute may be missing."""
+    """Return the result of `read`, which may be called twice.
+
+    It may not include changes that others made in the last minute.
+    """
     return _readers[0].from_replica(request, read) if _readers else read()
 
 

@@ -121,7 +121,7 @@ class NotificationListener:
 
 
 def _drain(listening: Connection[Any]) -> None:
-    """Read and discard all notifications, because they contain no data."""
+    """Read and discard all notifications. They contain no data."""
     with connection.wrap_database_errors:
         listening.pgconn.consume_input()
         while listening.pgconn.notifies():

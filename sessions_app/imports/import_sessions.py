@@ -63,7 +63,7 @@ class Statement:
     agent_id: str  # blank for the default agent
     text: str
     said_at: datetime | None = None  # when the system learned it
-    valid_from: datetime | None = None  # start of its validity; None if unknown
+    valid_from: datetime | None = None  # when it became true; None if unknown
     valid_until: datetime | None = None
     ended_at: datetime | None = None  # when the system learned that it was no longer true
 
@@ -106,7 +106,7 @@ def import_sessions(
     on_rejected: Callable[[RejectedRecord], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
 ) -> ImportCounts:
-    """Append the records of a reader, in the order of the file, which is read lazily.
+    """Append the records of a reader, in the order of the file. The records are read lazily.
 
     `application` is the primary key of the people's application. `dry_run`: roll back each batch. `on_batch` is
     called after each batch, with the counts so far.

@@ -34,8 +34,8 @@ from sessions_app.imports.import_sessions import Record, RejectedRecord, Session
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import NewMessage
 
-RECORD_MAX = 32 * MIB  # bytes of a line, or characters of a conversation in an array
-VALUES_MAX = 1_000_000  # values of a record, including lists and objects
+RECORD_MAX = 32 * MIB  # maximum bytes of a line, or characters of a conversation in an array
+VALUES_MAX = 1_000_000  # maximum values of a record, including lists and objects
 CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 TOO_MANY = f"It has more than {VALUES_MAX:,} values."
@@ -55,7 +55,7 @@ class Unreadable(Refusal):
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of conversations, for files that don't contain it. A blank `agent_id` means the default agent."""
+    """The owner of conversations, for files that don't specify one. A blank `agent_id` means the default agent."""
 
     user_id: str = ""
     agent_id: str = ""

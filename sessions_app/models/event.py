@@ -53,7 +53,7 @@ class EventQuerySet(models.QuerySet["Event"]):
             cursor.execute(NOTE_READING_SQL, parameters)
 
     def readings_of(self, user: UserProfile) -> "EventQuerySet":
-        """Return the events of reading and exporting a person's data, newest first."""
+        """Return the events about views and exports of a person's data, newest first."""
         return self.filter(type__in=READINGS, user_pk=user.pk).order_by("-created_at", "-id")
 
     def expired_readings(self) -> "EventQuerySet":

@@ -80,11 +80,11 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.exclude(kind=Message.Kind.PARTITION)
 
     def all_turns_of(self, session: Session, **sequences: Any) -> Self:
-        """Return the turns of a session, including archived ones, filtered by sequence. See `all_turns_where`."""
+        """Return a session's turns, including archived ones, filtered by sequence number. See `all_turns_where`."""
         return self.filter(session=session, user_id=session.user_id).all_turns_where(**sequences)
 
     def all_turns_where(self, **sequences: Any) -> Self:
-        """Return the turns, including archived ones, filtered by sequence. Uses the separate indexes of both kinds."""
+        """Return the turns, including archived ones, filtered by sequence number. Uses the indexes of both kinds."""
         return self.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
 
     def partitions(self) -> Self:
@@ -95,11 +95,11 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.partitions().filter(session=session, user_id=session.user_id).order_by("-sequence", "-id")
 
     def in_order(self) -> Self:
-        """Order messages as in the conversation: by sequence, and each partition event after the turn before it."""
+        """Order messages as in the conversation. A partition event follows the turn with the same sequence number."""
         return self.order_by("sequence", "-kind", "id")
 
     def with_external_ids(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these names: (person's primary key, session's primary key, `external_id`)."""
+        """Return the messages with these ids: (person's primary key, session's primary key, `external_id`)."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
@@ -130,9 +130,9 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
 
 
 class Message(Searched):
-    """A turn or a partition event. Turns have sequences 0, 1, 2, …
+    """A turn or a partition event. Turns have the sequence numbers 0, 1, 2, …
 
-    A partition event has the sequence of the turn before it.
+    A partition event has the sequence number of the turn before it.
 
     The row of an archived turn stays, for searches and for references from memory. Its text, payload and metadata are
     only in its archive, where pages read them. Loads, builds and counts of turns don't include archived turns.
@@ -212,8 +212,8 @@ class Message(Searched):
             models.UniqueConstraint(
                 fields=["session", "user", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
             ),
-            # This constraint has no condition on the id, because the deletion of a session uses its index to find all
-            # rows.
+            # This constraint has no condition on the id, because its index is used to find all rows of a deleted
+            # session.
             models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
             models.CheckConstraint(
@@ -227,7 +227,8 @@ class Message(Searched):
             ),
             models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
-            # Uses a few kB, and hardly slows down appends. Counts by day only read the pages of these days.
+            # Uses a few kB, and hardly slows down appends. To count the messages of a day, PostgreSQL reads only the
+            # pages with messages of this day.
             BrinIndex(fields=["arrived_at"], autosummarize=True, name="message_arrived"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
@@ -237,7 +238,7 @@ class Message(Searched):
 
     @classmethod
     def turn(cls, session: Session, **fields: Any) -> "Message":
-        """Return a new turn of a session. Fields with a constant default may be left out."""
+        """Return a new turn of a session. Fields with a constant default may be omitted."""
         # Five times as fast as calling the class, which computes each default. An import creates millions of turns.
         turn = cls.__new__(cls)
         turn._state = ModelState()

@@ -28,7 +28,7 @@ class WordsAttribute:
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
-    """A `tsvector` that is saved together with the texts. Only searches use it, so no query selects it."""
+    """A `tsvector` that is saved together with the texts. Queries filter by it, but never load it."""
 
     descriptor_class = WordsAttribute
 

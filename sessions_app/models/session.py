@@ -28,7 +28,7 @@ LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # how often all sessions are checked for pending work
 COLD_AFTER = timedelta(minutes=10)  # after this idle time, a few turns are enough to form memory
-MIN_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
+MIN_TURNS = 4  # minimum number of new turns for a formation or digest; settling has no minimum
 DIGESTED_TURNS = 8  # minimum number of live turns for a digest on request
 KEEP_RECENT = 8  # number of the newest turns that stay live after a digest of an active session
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
@@ -99,7 +99,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
-        """Return active sessions with enough live turns for a digest, in addition to the turns that it leaves live."""
+        """Return active sessions with enough live turns for a digest, besides the turns that a digest leaves live."""
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + MIN_TURNS)
 
@@ -121,7 +121,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return session
 
     def ensure_all_locked(self, wanted: "Sequence[NamedSession]") -> "dict[Name, Session]":
-        """Return sessions by name and lock them. Create those that don't exist."""
+        """Lock sessions, and return them, keyed by person and id. Create those that don't exist."""
         by_name = {one.name: one for one in wanted}
         if len(by_name) == 1:  # saves a query if the session is new
             return {name: self.ensure_locked(one) for name, one in by_name.items()}
@@ -310,7 +310,7 @@ class Session(models.Model):
 
     @property
     def built_to(self) -> int:
-        """Sequence of the last turn that is in a moment. −1 if there is none."""
+        """Sequence number of the last turn that is in a moment. −1 if there is none."""
         return _sequence(self.last_moment_message_idx)
 
     @built_to.setter
@@ -319,7 +319,7 @@ class Session(models.Model):
 
     @property
     def formed_to(self) -> int:
-        """Sequence of the last turn that a formation has processed. −1 if there is none."""
+        """Sequence number of the last turn that a formation has processed. −1 if there is none."""
         return _sequence(self.last_formation_sequence)
 
     @formed_to.setter
@@ -328,7 +328,7 @@ class Session(models.Model):
 
     @property
     def summarized_to(self) -> int:
-        """Sequence of the last turn that a summary or digest covers. −1 if there is none."""
+        """Sequence number of the last turn that a summary or digest covers. −1 if there is none."""
         return _sequence(self.summarised_sequence)
 
     @summarized_to.setter

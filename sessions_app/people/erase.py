@@ -221,7 +221,7 @@ def _find_remaining_rows(user: UserProfile) -> Counter[str]:
 def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
     """Remove personal data from the person's events.
 
-    Return the actor, anonymized if it is one of the person's API keys, and the number of events.
+    Return the actor and the number of events. An actor that is an API key of the person is anonymized.
     """
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)

@@ -35,8 +35,8 @@ class Provenance:
         is_withdrawn: bool = False,  # whether a retraction removes rows derived from retracted turns
         is_rewritten: bool = False,  # whether it rewrites rows that refer to removed rows or contain their text
         not_retracted: str = "",  # why a retraction does neither
-        # A function that returns questions. After a retraction, they check that answers don't repeat the retracted
-        # text. Each question comes with the session to ask it in, or None for any session.
+        # A function that returns questions, each with the session to ask it in, or None for any session. They are asked
+        # after a retraction, to check that answers don't repeat the retracted text.
         questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
         imported: "Callable[[ImportState], None] | None" = None,  # queues jobs that rebuild derived data after imports
         # A function that removes or blanks personal data in rows that don't refer to the profile, before other rows are

@@ -5,11 +5,11 @@ span of a file, and an `Archive` describes the span. The file may contain spans 
 names consist of primary keys, months and times. The content is compressed in blocks, so a turn can be read without
 unpacking everything before it. Any program that supports gzip reads the blocks as one file.
 
-A file is never changed. If more turns of a session and month are archived, the span is copied to a new file. If a span
-is copied, or its session is deleted or restored, no row refers to the old span anymore. If no row refers to the file
-anymore, `remove_unused_spans` removes the file after the commit. Otherwise, a job copies the other spans to a new file
-and reads it back, updates their rows in one transaction, and then removes the old file (`rewrite_archives`). After a
-crash, the job is retried, and an unused file may remain. The person's next run of retention removes it.
+A file is never changed. If more turns of a session and month are archived, the span is copied to a new file. Once a
+span is copied, or its session is deleted or restored, no row refers to the old span anymore. If no row refers to any
+span of the file, `remove_unused_spans` removes the file after the commit. Otherwise, a job copies the other spans to a
+new file and reads it back, updates their rows in one transaction, and then removes the old file (`rewrite_archives`).
+After a crash, the job is retried, and an unused file may remain. The person's next run of retention removes it.
 """
 
 import gzip
@@ -69,7 +69,7 @@ class ArchiveError(Exception):
 
 @dataclass
 class TurnsHash:
-    """A running count and hash of turns in order. Two are equal only if their turns are equal."""
+    """A running count and hash of turns in order. Two instances are equal only if their turns are equal."""
 
     count: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
@@ -95,7 +95,7 @@ class Span:
     byte_offset: int  # position in the file
     byte_count: int
     sha256: str  # hash of the bytes
-    blocks: list[tuple[int, int]]  # for each block, the sequence of its first turn, and its offset in the span
+    blocks: list[tuple[int, int]]  # for each block, the sequence number of its first turn, and its offset in the span
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def blocks_of(lines: Iterable[bytes], size: int, max_lines: int | None = None) -
 
 
 def claim(user_pk: int) -> bool:
-    """Claim a person's files: until the transaction ends, no other process writes or sweeps them.
+    """Claim a person's files: until the transaction ends, no other process writes them or removes unused ones.
 
     Blocks an erasure of the person. Returns False if another process has claimed the files, or the person no longer
     exists.
@@ -339,7 +339,7 @@ def sweep(user_pk: int, sessions: Collection[Session]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove the folder of a session (`folder_of`), or that of a person, whose name is the person's primary key.
+    """Remove a folder of a person or a session, with its files and subfolders.
 
     Raises ArchiveError if the storage fails, or still lists a file.
     """
@@ -379,7 +379,7 @@ def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
 
 
 def remove_unused_spans(user_pk: int, names: Collection[str]) -> None:
-    """After this transaction commits, remove the unused spans of these files, and files with only unused spans."""
+    """After this transaction commits, remove the unused spans of these files. A file without used spans is deleted."""
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)
     shared = set(rows.values_list("name", flat=True)) if names else set()
     if shared:

@@ -23,11 +23,11 @@ from sessions_app.retention.archive_files import ArchiveError
 
 SECONDS = 2.0  # maximum seconds for reading all files while a request waits
 MORE_SECONDS = 30.0  # maximum seconds for reading all files in a job
-THREADS = 4  # per process, so a storage that hangs blocks no other threads
+THREADS = 4  # threads per process that read files; if the storage hangs, it blocks no other threads
 UNREADABLE = "(archived; the text can't be read right now)"
 MISSING = "The texts of some archived turns can't be read."
 
-# The primary key of a session, and the sequence of a turn.
+# The primary key of a session, and the sequence number of a turn.
 TurnPlace = tuple[int, int]
 # The name of a file, and the offset of a block.
 FilePart = tuple[str, int]
@@ -72,7 +72,8 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
     """Set the texts of archived messages of one session like `with_text`, with a longer timeout. For jobs.
 
-    Return the messages that have text, and (first, last) sequence ranges of the messages whose file can't be read.
+    Return the messages that have text, and the ranges (first, last) of the sequence numbers of messages whose file
+    can't be read.
     """
     found = list(messages)
     archived = _archived(found)

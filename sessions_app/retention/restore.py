@@ -20,8 +20,8 @@ MAX_BATCH_BYTES = 1_000_000  # approximate number of bytes to write at once
 _COLUMNS = ", ".join(archive_files.COLUMNS)
 # PostgreSQL parses the JSON that it has written itself. If a turn's row exists, restore only its text, because its
 # other columns are newer than the file. Older versions deleted the rows of archived turns. Such turns are inserted. If
-# the file has no arrival time, it is set to the present. If the moment was deleted, the turn has none. The name of the
-# moments' table comes from the foreign key, because another app defines the table.
+# the file has no arrival time, it is set to the present. If the turn's moment was deleted, the restored turn refers to
+# no moment. The name of the moments' table comes from the foreign key, because another app defines the table.
 _FROM_FILE = {
     "moment_id": "moment.id",
     "arrived_at": "COALESCE(turn.arrived_at, now())",

@@ -105,8 +105,8 @@ def retain(*, dry_run: bool = False) -> RetentionResult:
 # --- which sessions ---
 
 
-# Uses `session_kept` and the index of turns. If turns are distributed, a subquery per session is not possible. The last
-# row contains the end of the page and the number of its sessions.
+# Uses the index `session_kept` and the index of turns. Doesn't use a subquery per session, because this is not possible
+# if turns are distributed. The last row contains the end of the page and the number of its sessions.
 _CANDIDATES_SQL = """
 WITH kept AS MATERIALIZED (
     SELECT id, user_id, kept_from_sequence, last_sequence FROM sessions_app_session
@@ -164,7 +164,7 @@ class RemovableTurns:
 
     session: Session
     turns: MessageQuerySet
-    end: int  # the sequence of the first turn that must stay
+    end: int  # the sequence number of the first turn that must stay
     is_overdue: bool  # whether the turn at `end` is also past the retention period
 
 

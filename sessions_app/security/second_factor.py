@@ -102,7 +102,7 @@ def is_required() -> bool:
 
 def verify(request: HttpRequest, code: str) -> bool:
     """Verify the session with a code from the app, or with a recovery code, which works once."""
-    with unlimited():  # the query reads the devices of all logins
+    with unlimited():  # `correct_times` reads the devices of all logins
         correct_times(TIMES)
     login, code = login_of(request), "".join(code.split()).lower()
     kind = TOTPDevice if len(code) == DIGITS and code.isdecimal() else StaticDevice

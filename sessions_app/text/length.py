@@ -14,8 +14,8 @@ from typing import Any
 # Weights are integers, in hundredths of a token, so sums are exact.
 _WORD = 102  # a run of letters
 _LONG_WORD = 310  # per nine letters of a run, because tokenizers split long words
-_CAMEL_CASE = 140  # a capital after a small letter, which is common in base64
-_CAPITALS = 75  # per three capitals of a run
+_CAMEL_CASE = 140  # an uppercase letter after a lowercase one, which is common in base64
+_CAPITALS = 75  # per three uppercase letters of a run
 _DIGITS = 150  # per three digits of a run, rounded up
 _MARK = 50
 _LINE_BREAK = 140  # a run of line breaks
@@ -70,7 +70,7 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
 
 
 def _estimate_latin(text: bytes) -> int:
-    """Estimate the tokens of a Latin-1 text, in hundredths. `_estimate_any` adds those for accented letters and signs.
+    """Estimate the tokens of a Latin-1 text, in hundredths. `_estimate_any` adds the accented letters and signs.
 
     Searches for fixed strings, which is much faster than regular expressions.
     """

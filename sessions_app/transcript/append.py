@@ -30,7 +30,7 @@ from sessions_app.refusals import Conflict
 from sessions_app.text.length import estimate_tokens, weigh_tokens
 
 BATCH_MAX = 500  # maximum messages of a request
-WORDS_MAX_BYTES = 1_000_000  # bytes of a batch's texts to index immediately; `index_words` indexes the rest
+WORDS_MAX_BYTES = 1_000_000  # maximum bytes of a batch's texts to index immediately; `index_words` indexes the rest
 CONTEXT_ID = "context_id"  # metadata key of an answer, for the id of the context that the model received
 
 # Sent before the transaction with `messages`, a list of `NewMessage`. A receiver processes the texts, and adds its
@@ -133,7 +133,7 @@ def process_texts(messages: Sequence[NewMessage], *, max_bytes: int | None = WOR
     a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
-    for message in unprocessed:  # separate loops, because both need the processor's caches
+    for message in unprocessed:  # separate loops, because tokens and words compete for CPU caches
         message.tokens  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:
@@ -162,7 +162,7 @@ def append(
 
     Raises:
         UnknownContext: No such context was served for the session.
-        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
+        IdTaken: An `external_id` already belongs to a message with other content. The error contains the position.
     """
     if context_id:
         check_context_id(context_id, user, session_id)

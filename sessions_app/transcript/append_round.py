@@ -49,8 +49,8 @@ class OpenRound:
 
     user_pk: int  # primary keys, because another person or session may later have the same id
     session_pk: int
-    after: int  # an answer to the round must have a higher sequence than this
-    last: int | None  # primary key of the newest message that the round added; None if it repeats an earlier one
+    after: int  # an answer to the round must have a higher sequence number than this
+    last: int | None  # primary key of the newest message that the round added; None if it added none
 
 
 def append_round(
@@ -173,7 +173,7 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
     Args:
         known: The session's newest turns, as `newest_turns` returns them.
         sent: The caller's conversation, oldest first.
-        boundary: The sequence of the last turn before the boundary.
+        boundary: The sequence number of the last turn before the boundary.
     """
     history = sent[: _question_start(sent)]
     beyond = max(0, len(history) - BATCH_MAX)
@@ -192,8 +192,8 @@ def _possible_offsets(known: Sequence[Message], history: Sequence[NewMessage], e
     """Return the offsets at which `history` may be aligned with `known`.
 
     At such an offset, all overlapping turns are the same, and the two ends are within `MAX_FOLLOWING` turns of each
-    other. If there is none, because a turn was edited or left out, return the offset of the common turns around the
-    edge.
+    other. If there is no such offset, because a turn was edited or left out, return the offset of the common turns
+    around the index `edge`.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -234,7 +234,7 @@ def _question_start(sent: Sequence[ComparedTurn]) -> int:
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
     """Return the part of the history after the last common turn, and the index in `known` after this turn."""
-    # Compare from the end, to find the newest of several equal turns. Without a common turn, the size is 0.
+    # Compare from the end, to find the newest of several equal turns. Without a common turn, the block has size 0.
     newest = _common_blocks(known[::-1], history[::-1])[0]
     if not newest.size:
         return history, len(known)
@@ -245,12 +245,12 @@ def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> t
 
 
 def _common_blocks(ours: Sequence[ComparedTurn], theirs: Sequence[ComparedTurn]) -> list[Match]:
-    """Return the common ranges. The last one has length 0."""
+    """Return the matching blocks. The last one has size 0."""
     return SequenceMatcher(None, _keys(ours), _keys(theirs), autojunk=False).get_matching_blocks()
 
 
 def _is_part_of(known: Message, sent: NewMessage) -> bool:
-    """Return whether a turn is an interrupted answer, and one side's text starts with the other's."""
+    """Return whether a turn is an interrupted answer, and its text starts with the sent text or vice versa."""
     if sent.role != known.role or INCOMPLETE not in known.metadata:
         return False
     ours, theirs = known.content.strip(), sent.content.strip()

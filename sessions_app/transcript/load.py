@@ -45,7 +45,7 @@ ORDER BY live.sequence, live.kind
 
 @dataclass(frozen=True)
 class Omitted:
-    """The turns left out before the returned ones: their number, and the first and last sequence."""
+    """The turns omitted before the returned ones: their number, and the first and last sequence number."""
 
     count: int
     from_sequence: int
@@ -122,7 +122,7 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 def omitted_turns(session: Session, first: int, last: int) -> Omitted:
     """Return the number and range of unretracted turns from `first` to `last`, inclusive, which were omitted."""
-    if not session.retraction_count:  # without retractions, sequences have no gaps
+    if not session.retraction_count:  # without retractions, sequence numbers have no gaps
         return Omitted(last - first + 1, first, last)
     turns = session.messages.turns().unretracted().filter(user_id=session.user_id, sequence__range=(first, last))
     found = turns.aggregate(count=Count("pk"), first=Min("sequence"))
@@ -137,10 +137,10 @@ def page_of_messages(
     before: int | None = None,
     kinds: Collection[str] = (Message.Kind.TURN,),
 ) -> Page:
-    """Return a page of the transcript: the `limit` turns after the sequence `after`, or the last ones before `before`.
+    """Return a page of the transcript: the first `limit` turns after `after`, or the last ones before `before`.
 
-    The page includes the partition events between these turns, without counting them. Turns of the kind ARCHIVED
-    have no text.
+    `after` and `before` are sequence numbers. The page includes the partition events between these turns, without
+    counting them. Turns of the kind ARCHIVED have no text.
     """
     first = -1 if after is None else after
     nearest = _turns_after(session, first) if before is None else _turns_before(session, before)

@@ -1,8 +1,8 @@
 """`find_sessions`: find sessions that contain some words. For operators.
 
-The index stores each word together with the person (`migrations/_word_search.py`), so the search needs the people. It
-looks up the words for the people of the newest sessions. This limits the amount of data to read, but only the newest
-sessions are searched. The search also finds archived turns.
+The index stores each word together with the person (`migrations/_word_search.py`), so a search must specify people. It
+looks up the words for the people of the newest sessions. This limits the amount of data to read, but other sessions are
+not searched. The search also finds archived turns.
 """
 
 import json
@@ -18,9 +18,9 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
 MAX_SEARCHED = 1_000  # number of most recently active sessions to search
-PEOPLE_PER_LOOKUP = 50  # people per lookup, because each lookup also reads the index's unsorted end
-FIRST_PER_LOOKUP = 10  # people per lookup at the start, because the turns of a few people suffice for a common word
-FIRST_PEOPLE = 100  # after this number of people, lookups have PEOPLE_PER_LOOKUP people
+PEOPLE_PER_LOOKUP = 50  # people per lookup; not fewer, because each lookup also reads the index's pending list
+FIRST_PER_LOOKUP = 10  # people per lookup at first; for a common word, the turns of a few people suffice
+FIRST_PEOPLE = 100  # after this number of people, a lookup searches PEOPLE_PER_LOOKUP people
 MAX_TURNS = 5_000  # maximum turns to read per lookup
 MAX_TURNS_READ = 40_000  # maximum turns to read in all
 MAX_SESSIONS = 100  # maximum sessions to find
@@ -62,7 +62,7 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Mention:
-    """The first turn of a session that contains the words, preferably of the person."""
+    """The first turn of a session that contains the words. Turns of the person take precedence over others."""
 
     sequence: int
     others: int  # number of other turns of the session that contain the words
@@ -79,8 +79,8 @@ class Mention:
 def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
     """Find the newest sessions with a turn that contains all words of a text, or with a title that contains the text.
 
-    Words may have any form, and stop words are ignored. Return mentions, keyed by the session's primary key. The value
-    is None if only the session's title matches.
+    Words match in any inflected form, and stop words are ignored. Return mentions, keyed by the session's primary key.
+    The value is None if only the session's title matches.
     """
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:MAX_SEARCHED])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]

@@ -82,7 +82,7 @@ class Spool:
 
 
 def orphans() -> list[Path]:
-    """Return the files that no process holds, oldest first."""
+    """Return the files that no process has locked, oldest first."""
     return [path for path in _files("-") if _is_orphan(path)]
 
 
@@ -106,8 +106,8 @@ def orphan_count() -> int:
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
     """Lock an orphan for the block, and yield its records. If the block ends without an exception, remove the file.
 
-    Yield None if another process holds the file, or if it no longer exists. `patiently`: whether to wait for the other
-    process.
+    Yield None if another process has locked the file, or if it no longer exists. `patiently`: whether to wait for the
+    other process instead.
     """
     path = _mark_claimed(path)
     try:
@@ -129,7 +129,8 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
 def _mark_claimed(path: Path) -> Path:
     """Mark an orphan as being stored. Return its new path.
 
-    An orphan is marked before it is locked. So if a file without the mark is locked, its original process holds it.
+    An orphan is marked before it is locked. So if a file without the mark is locked, the process that created it has
+    locked it.
     """
     marked = path.with_name(path.name.removesuffix(CLAIMED) + CLAIMED)
     if path != marked and _is_orphan(path):
@@ -193,7 +194,7 @@ def _session_key(user_id: str, session_id: str, application: int) -> str:
 
 
 def _person_key(user_id: str, application: int) -> str:
-    """Return the id of a person in file names: a hash that includes the application, except the first one."""
+    """Return the id of a person in file names: a hash that includes the application, unless it is the first one."""
     return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 
 

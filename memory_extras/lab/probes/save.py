@@ -31,7 +31,7 @@ class Draft:
 
     Args:
         session: The session to ask in. None for the person's latest session.
-        evidence: The sequences of turns in the source session.
+        evidence: The sequence numbers of turns in the source session.
         made_from: Further turns of that session, which the question and the answer were derived from.
     """
 
@@ -47,7 +47,7 @@ def draft_from(session: Session, sequence: int) -> Draft | None:
     """Return the user's turn as the question and the reply as the expected answer. None if there is no such pair.
 
     Args:
-        sequence: The sequence of the question, or of its answer.
+        sequence: The sequence number of the question, or of its answer.
     """
     turns = session.messages.turns().unretracted().filter(user_id=session.user_id)
     asked = turns.filter(role=Message.Role.USER, sequence__lte=sequence).order_by("-sequence").first()

@@ -29,7 +29,7 @@ CONFLICT = "The result conflicts with current memory, so no context could be bui
 
 @dataclass(frozen=True)
 class TriedProbe:
-    """A probe, and the measure of its context for each result of the trial: None if the engine failed."""
+    """A probe, and the measures of its contexts, one per result of the trial. None where the engine failed."""
 
     probe: Probe
     measures: list[Measure | None]
@@ -97,14 +97,14 @@ def _as_if_committed(trial: Trial, answer: Any, subject: Session | MemoryStream)
 
 
 def _version_of(subject: Session | MemoryStream) -> tuple[object, ...]:
-    """Return values that change when the engine's input may have changed."""
+    """Return values that differ between two reads if the engine's input may have changed in between."""
     if isinstance(subject, Session):
         return subject.last_sequence, subject.retraction_count
     return (subject.last_updated_at,)
 
 
 def _rewind(process: AnyProcess, job: Job) -> None:
-    """Undo the process's last run in the database too, because the commit reads the session from there."""
+    """Undo the process's last run, and save the session, because the commit reads it from the database."""
     process.rewind(job)
     if job.session:
         job.session.save(update_fields=["last_moment_message_idx", "live_from_sequence"])
@@ -116,7 +116,7 @@ def _running_job(name: str, subject: Session | MemoryStream) -> Job:
     Job.objects.open().filter(process=name, **about).update(status=Job.Status.SKIPPED)
     job = Job.objects.create(process=name, user=subject.user, force=True, requested_by="trial", **about)
     taken = Job.objects.claim(job.job_id)
-    assert taken is not None  # it is due, and not visible to workers
+    assert taken is not None  # the job is due, and no worker can see it before the rollback
     return taken
 
 

@@ -23,7 +23,7 @@ class AnswerPart:
 
 
 def is_about_streams(resource: PromptResource) -> bool:
-    """Return whether the prompt is about streams, as for consolidations. All other prompts are about a session."""
+    """Return whether the prompt runs on a stream (a consolidation prompt). All other prompts run on a session."""
     return resource.purpose == PromptResource.Purpose.STREAM_CONSOLIDATION
 
 

@@ -28,8 +28,8 @@ class Outcome:
 
     Args:
         parts: Both texts, with the differences marked. One text if there is no other version.
-        added, removed: The number of words that only the tried version contains, and that only the active version
-            contains.
+        added: The number of words that are only in the result of the tried version.
+        removed: The number of words that are only in the result of the active version.
     """
 
     parts: list[DiffPart]

@@ -122,7 +122,7 @@ def trial_slot() -> Iterator[None]:
 
 
 def can_be_tried(resource: PromptResource) -> bool:
-    """Return whether a process uses the prompt. If so, it can run without saving its result."""
+    """Return whether a process uses the prompt. Each such process can run without saving its result."""
     return process_for_purpose(resource.purpose) is not None
 
 
@@ -155,7 +155,7 @@ def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
 
 def _answer(process: AnyProcess, factory: EngineFactory, input: ProcessInput) -> TrialAnswer:
     version = input.prompt_version
-    assert version is not None  # each process that reads a prompt has one
+    assert version is not None  # the input was created with a prompt version
     calls: list[CallRecord] = []
 
     def record(call: CallRecord) -> None:

@@ -133,7 +133,7 @@ class Chat(TestPersonView):
                 passed = call_chat(session, body)
         except (ChatError, CannotTry) as error:
             return str(error)
-        receipts.waiting.flush()  # otherwise, the page would not have the context yet
+        receipts.waiting.flush()  # store the receipt now, because the page reads the context from it
         return passed.error
 
     def context(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Chat(TestPersonView):
 
 
 class Remember(TestPersonView, RowAction[UserProfile]):
-    """Queues memory jobs for the session now, whatever the thresholds say."""
+    """Queues memory jobs for the person's latest sessions, even if they are below the thresholds."""
 
     route, name = "playground/<int:test_person>/remember/", "remember"
     http_method_names = ["post"]

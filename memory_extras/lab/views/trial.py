@@ -41,7 +41,7 @@ def may_try(page: PromptEditor) -> bool:
 
 
 def panel_context(page: PromptEditor) -> dict[str, Any]:
-    """Return the trials over samples and, if the operator may try the prompt, what it can be tried on."""
+    """Return the trials over samples and, if the operator may try the prompt, the sessions or streams to try it on."""
     shown: dict[str, Any] = {"trials": sample.trials_of(page.row, actor=page.actor)[:TRIALS]}
     if not (may_try(page) and can_be_tried(page.row)):
         return shown
@@ -190,7 +190,7 @@ class TryNextOfSample(ShowTrial):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         came = self._try_next()
         if request.headers.get("HX-Request"):
-            del self.trial  # its figures have changed
+            del self.trial  # reload the trial, because its figures have changed
             return render(request, "operator/prompts/sample_one.html", self.figures() | came)
         if problem := came.get("problem"):
             messages.error(request, problem)

@@ -64,7 +64,7 @@ class Command(BaseCommand):
             ) from error
         except CannotStart as error:
             raise CommandError(str(error)) from error
-        except KeyboardInterrupt:  # before any process was started
+        except KeyboardInterrupt:  # Ctrl-C before any process was started
             self._say("Stopped.")
 
     def _run(self, host: str, port: int, *, with_demonstration: bool) -> None:
@@ -89,7 +89,7 @@ class Command(BaseCommand):
             refuse_failed_checks()
             return self._ensure_operator(), not UserProfile.objects.exists()
         except KeyboardInterrupt:
-            _stop_database()  # in this process, because the parent may be dead
+            _stop_database()  # the parent can't stop it, because it may be dead
             raise
 
     def _serve(self, base_url: str, tree: Tree, password: str, *, with_demonstration: bool) -> None:

@@ -31,7 +31,7 @@ class Layer:
     tag: str  # its XML element; layers with the same element must be adjacent
     title: str  # its Markdown heading
     ceiling: float = 0.0  # maximum share of the budget; 0: `budget.py` has a separate rule for the layer
-    turn: int = 100  # order among the layers with a ceiling, which add items in turns
+    turn: int = 100  # order among the layers with a ceiling, which add one item each in rotation
     is_static: bool = False  # whether its items stay the same until the stamp of the input changes
     is_default: bool = True  # whether it is included if the request lists no layers
     # Its items as of an earlier time. If None, contexts as of earlier times don't include the layer.

@@ -143,7 +143,10 @@ def _scored(item: Item, is_of_newest_round: bool) -> Item:
 
 
 def _newest_round(turns: Sequence[LiveTurn]) -> int:
-    """Return the sequence at which the newest round starts: the last user turn with an answer, or else the last one."""
+    """Return the sequence number of the newest round's first turn.
+
+    This is the last user turn with an answer. If no user turn has one, it is the last user turn.
+    """
     asked = [turn.sequence for turn in turns if turn.role == USER]
     answered = [turn.sequence for turn in turns if turn.role == ASSISTANT]
     begun = [sequence for sequence in asked if answered and sequence < answered[-1]]

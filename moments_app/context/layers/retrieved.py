@@ -60,9 +60,8 @@ _tokens = cached_by_hash(CACHED_TEXTS)(estimate_tokens)  # the contexts of a per
 def retrieved(source: ContextInput) -> Iterable[Item]:
     """Return search results as items, best first.
 
-    There are more results than fit, because other layers may already contain some.
-
-    Items are created lazily, because about a third of them don't fit and are never read.
+    More results are returned than fit into the budget, because other layers may already contain some of them. Items are
+    created lazily, because about a third of them are never read.
     """
     if source.recall is None:
         return []
@@ -195,7 +194,7 @@ add_layer(
 
 HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
-RECENT = 500  # number of candidates, the most recently changed; older entities can be found by a search, as facts
+RECENT = 500  # number of most recently changed entities to consider; a search finds older ones as facts
 MAX_ENTITIES = 25
 BODY_CHARS = 1_000
 
@@ -226,8 +225,8 @@ class Candidate:
     text: str  # the beginning of title and body
     due_at: datetime | None
     updated_at: datetime
-    is_here: bool  # whether it is from this session
-    match: float | None  # rank of its words, 0 to 1; None if it shares no words with the query
+    is_here: bool  # whether the entity is from this session
+    match: float | None  # how well its words match the query's, 0 to 1; None if they share no words
     neighbors: list[int]  # primary keys of linked entities, in either direction
 
     def score(self, activity: datetime, hops: Mapping[int, int]) -> float:

@@ -191,7 +191,7 @@ def _standalone(line: Line) -> str:
 
 
 def _is_contained_in(sentence: str, said: Sequence[str]) -> bool:
-    """Return whether any line contains a sentence. A sentence of one or two words must be the whole line."""
+    """Return whether a line contains the sentence. A sentence of one or two words must be the whole line."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
@@ -202,7 +202,10 @@ def _word_variants(line: str) -> set[str]:
 
 
 def user_as_of(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the facts about this person that were valid at that time, oldest first. Prefer lasting ones."""
+    """Return at most `MAX_PAST_FACTS` facts about the person that were valid at a time, oldest first.
+
+    If there are more, prefer lasting facts.
+    """
     facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
     lasting = facts.order_by("-worth", "-formed_at", "-id")[:MAX_PAST_FACTS]
     zone = source.user.zone

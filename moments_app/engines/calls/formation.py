@@ -16,7 +16,7 @@ from moments_app.engines.transcript import Turn, as_data
 from sessions_app import lexemes
 
 WEAK = 0.5  # maximum confidence of a statement that few words of the turns support
-MAX_ENDED = 10  # maximum number of known statements that one statement may end
+MAX_ENDED = 10  # maximum number of known statements that a new statement may declare untrue
 MAX_TURNS = 100  # maximum number of source turns of a statement
 SHARD = "shard "  # prefix of the labels of streams that many people share
 STATEMENT_WORDS = 25  # word limit in the default prompt; a stream's own limit is sent only if it is lower
@@ -31,7 +31,7 @@ _VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe
 # A prompt has one known statement per `TURNS_EACH` turns, but at least `SHOWN_MIN` and at most `SHOWN_MAX`.
 SHOWN_MIN, SHOWN_MAX, TURNS_EACH = 8, 40, 3
 REPEATED_SHARE = 0.8  # minimum share of a text's words that another text must contain to count as a repetition
-MIN_SCORE = 1.0  # minimum score: one word that is in no other text, or several that are in few
+MIN_SCORE = 1.0  # minimum score, reached by one word that no other text has, or by several words that few texts have
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 
@@ -60,7 +60,7 @@ class StreamSection:
 
 @dataclass(frozen=True)
 class FormationRequest:
-    # the turns since the last formation, oldest first; their indexes are sequences of the session
+    # the turns since the last formation, oldest first; their indexes are the session's sequence numbers
     turns: Sequence[Turn]
     sections: Sequence[StreamSection]
     prompt: str  # the text of the active prompt version
@@ -106,7 +106,7 @@ Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 
 
 class DraftAtom(BaseModel):
-    """A statement."""
+    """A new statement, before it is stored as an atom."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -149,13 +149,13 @@ class StreamStatements(BaseModel):
 
 
 class FormationShape(BaseModel):
-    """The shape that is requested from the model."""
+    """The schema that is sent to the model."""
 
     streams: list[StreamStatements]
 
 
 class FormationAnswer(BaseModel):
-    """The shape that is accepted."""
+    """The schema that validates the answer. It is less strict than `FormationShape`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -287,7 +287,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], limit: int) -> list[int
 
 
 def not_repeated(texts: Sequence[str], others: Iterable[str]) -> list[str]:
-    """Return the texts that are not repeated by any of the others, ignoring dates."""
+    """Return the texts that no text in `others` repeats, ignoring dates."""
     known = list(others)
     languages = lexemes.languages_of([*texts, *known])
     said = [lexemes.stems_in(_DATE.sub(" ", other), languages) for other in known]

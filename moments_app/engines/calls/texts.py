@@ -35,11 +35,11 @@ SUMMARY = Shape(
 
 @dataclass(frozen=True)
 class SummaryRequest:
-    turns: Sequence[Turn]  # the turns to add to the summary, oldest first; their indexes are sequences of the session
+    turns: Sequence[Turn]  # the turns to add to the summary, oldest first; their indexes are sequence numbers
     base_text: str  # the previous summary; blank for the first one
     # the previous facts that are still in the window; they are kept, and not sent to the model
     base_facts: Sequence[Fact]
-    start: int  # the first sequence of the window; earlier content is dropped from the summary
+    start: int  # the sequence number of the window's first turn; earlier content is dropped from the summary
     prompt: str  # the text of the active prompt version
 
     @property
@@ -85,7 +85,7 @@ DIGEST = Shape("session-digest", DigestAnswer, lambda answer: "" if answer.conte
 class DigestRequest:
     """The engine's input for a digest: the context needed to continue a session, and the lessons from the session."""
 
-    # the latest turns of the live window, oldest first; their indexes are sequences of the session
+    # the latest turns of the live window, oldest first; their indexes are sequence numbers
     turns: Sequence[Turn]
     context: str  # the context from before the window; may be blank
     max_words: int  # maximum words of the new context
@@ -196,7 +196,7 @@ QUERY = Shape("recall-query", QueryAnswer)
 class QueryRequest:
     """The engine's input for the query that searches memory before a message is answered."""
 
-    turns: Sequence[Turn]  # the latest turns of the session, oldest first; their indexes are sequences of the session
+    turns: Sequence[Turn]  # the latest turns of the session, oldest first; their indexes are sequence numbers
     message: str  # the message to be answered
     prompt: str  # the text of the active prompt version
 

@@ -46,9 +46,9 @@ _PERSONAL = re.compile(
     r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their|your?|yours)\b|\d|@",
     re.IGNORECASE,
 )
-WORDS_PER_TURN = 16  # words of a summary per turn: about 220 words for 14 turns
-REPEATED_SHARE = 0.9  # minimum share of an observation's words that a line must contain to count as a repetition
-SHARD_WORDS = 2  # minimum words that a sentence for a shard must share with its prompt
+WORDS_PER_TURN = 16  # maximum words of a summary per turn: about 220 words for 14 turns
+REPEATED_SHARE = 0.9  # an observation is a repetition if a line contains at least this share of its words
+SHARD_WORDS = 2  # minimum number of words that a sentence must share with a shard's prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
 
@@ -119,7 +119,7 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
 
 
 def form_memories(request: FormationRequest) -> FormationAnswer:
-    """Choose the sentences for each stream, without tool results."""
+    """Choose sentences for each stream. Skip tool results."""
     said = read_window(request.turns).sentences
     kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
     entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
@@ -160,8 +160,8 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
     """Return the sentences without duplicates.
 
-    A repeated sentence is kept if the attribute had another value in between, because the former value may be true
-    again.
+    A repeated sentence is kept if it sets an attribute that had another value in between, because the former value may
+    be true again.
     """
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
@@ -192,5 +192,5 @@ class ExtractiveEngine:
         return self  # there are no calls to combine
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        # The search gives the rarest words of the message the highest weights.
+        # The message itself can be the query, because the search gives the rarest words the highest weights.
         return QueryAnswer(query=request.message[:1_000])

@@ -9,8 +9,8 @@ from moments_app.engines.tables import table_words, word_set
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
-UNKNOWN = ""  # only sentence ends are recognized in this language
-# Languages with stop words. On a tie the first one wins, so the list starts with English.
+UNKNOWN = ""  # a language without stop words, in which only sentence ends are recognized
+# Languages with stop words.
 LANGUAGES = (
     *(ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi", "cs", "hu", "id", "ro", "tr"),
     *("ar", "el", "hi", "ru"),
@@ -30,7 +30,7 @@ _WIDE_SENTENCE = re.compile(r"[^。！？\n]+[。！？]?")
 # An end of a sentence, with closing quotation marks, before a space. Includes the marks of Arabic and Hindi.
 _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
-# Periods that end no sentence: after titles, "e.g." or an initial.
+# Periods that don't end a sentence: those of titles, initials, and abbreviations such as "e.g.".
 _NO_END = re.compile(
     r"(?<![^\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|jr|sr|e\.g|i\.e|z\.b|ca|approx|etc|bzw|usw|[A-Z])\.$",
     re.IGNORECASE,
@@ -123,7 +123,7 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def _is_within(line: str, start: int, end: re.Match[str]) -> bool:
-    """Return whether a punctuation mark is within a sentence, judging by the text before (from `start`) and after."""
+    """Return whether punctuation is within a sentence, based on the text before it (from `start`) and after it."""
     return bool(_NO_END.search(line, start, end.start())) or any(
         before.search(line, start, end.start()) and after.match(line, end.end()) for before, after in _WITHIN
     )

@@ -1,4 +1,4 @@
-"""Divide a window into moments by pauses and vocabulary, with the central sentences and key phrases of each.
+"""Divide a window into moments by pauses and vocabulary. Give each moment central sentences and key phrases.
 
 TextTiling (Hearst 1997, https://aclanthology.org/J97-1003) compares the words before and after a gap between turns. A
 gap may be a boundary if the similarity there is much lower than around it (a deep valley). A pause that is much longer
@@ -72,9 +72,9 @@ MIN_SITTING = 3  # minimum turns between two pauses; fewer turns become part of 
 # characters that occurs in several turns.
 PHRASE_WORDS = 2  # maximum words of a phrase
 WORD_MIN = 3  # minimum letters of a word
-WIDE_LENGTHS = (4, 3, 2)  # numbers of characters of a phrase in a script without spaces
+WIDE_LENGTHS = (4, 3, 2)  # possible lengths of a phrase in a script without spaces, in characters
 PHRASE_MAX = 60  # maximum characters of a phrase
-FREQUENCY_EXPONENT = 0.8  # exponent of the number of sentences in the score of a phrase
+FREQUENCY_EXPONENT = 0.8  # exponent of the number of sentences with a phrase, for the phrase's score
 SEVERAL_SPEAKERS = 1.5  # factor for a phrase that more than one speaker uses
 _TOKEN = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is not a topic
@@ -221,7 +221,7 @@ def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[
 
 
 def _longest_pauses(starts: list[int], turns: Sequence[Turn]) -> list[int]:
-    """Return all starts, or if there are more than `MAX_SEGMENTS`, those after the longest pauses."""
+    """Return the starts of segments. If there are more than `MAX_SEGMENTS`, keep those after the longest pauses."""
     if len(starts) <= MAX_SEGMENTS:
         return starts
     ranked = sorted(starts[1:], key=lambda n: turns[n - 1].created_at - turns[n].created_at)
@@ -274,7 +274,7 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
 
 
 def _depths(similarity: Sequence[float]) -> list[float]:
-    """Return the depth of each gap: how far it is below the nearest peaks before and after it, as a sum."""
+    """Return the depth of each gap: the sum of its distances below the nearest peaks before and after it."""
     before, after = _peaks(similarity), _peaks(similarity[::-1])[::-1]
     return [(left - own) + (right - own) for left, own, right in zip(before, similarity, after, strict=True)]
 

@@ -17,7 +17,7 @@ from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # maximum characters of a turn that are read for the vocabulary
-DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, or with a number or a name
+DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a relative time, and for one with a number or a name
 VAGUE = 0.4  # factor for a sentence that is unclear without context
 MIN_WORDS = 3  # minimum words of a meaningful sentence
 MIN_WORDS_OTHER_LANGUAGES = 6  # minimum words in a language whose small talk is not recognized
@@ -49,9 +49,9 @@ _NAMED = re.compile(
     r"|^[A-Z][a-z]{2,} (?!a|the)"
 )
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
-# an instruction on how to answer; lasting information of any kind in languages other than English
+# kinds: an instruction on how to answer, and any lasting information in a language other than English
 INSTRUCTION, OTHER = "instruction", "other"
-START_CHARS = 48  # length of the start of a sentence that is searched for the first person
+START_CHARS = 48  # number of characters at the start of a sentence in which to look for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
@@ -314,7 +314,7 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
 
 
 def join_under_dates(chosen: Iterable[Sentence]) -> str:
-    """Return the sentences, with a new line where the speaker changes, and the date where the date changes."""
+    """Return the sentences. Start a new line where the speaker or the date changes. Add the date where it changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):

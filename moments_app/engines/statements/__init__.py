@@ -122,8 +122,8 @@ class Statement:
     """A statement about a person's attribute."""
 
     subject: str  # the person
-    # `home`, `work`, `name`, `age` or `relationship`. For the name of a relative or pet, the relationship, such as
-    # `daughter`.
+    # `home`, `work`, `name`, `age` or `relationship`. If the value is the name of a relative or pet, their relationship
+    # to the person, such as `daughter`.
     attribute: str
     value: str  # for work, the occupation, the employer or both; blank means any value
     is_over: bool = False  # whether the person no longer has the value
@@ -174,7 +174,7 @@ def _work(statement: Statement) -> tuple[str, str]:
 class _Pattern(NamedTuple):
     attribute: str
     mark: str  # "-" if the value is no longer true, "+" if it is new, otherwise blank
-    pattern: re.Pattern[str]  # with groups for its value, and in English for its subject
+    pattern: re.Pattern[str]  # with a group for the value, and in English with another one for the subject
 
 
 def _patterns(*, in_english: bool) -> Iterator[_Pattern]:

@@ -31,7 +31,7 @@ USER = ("User", "The user", "user")  # names for the user in their own memory
 class NamedPerson(NamedTuple):
     name: str
     relationship: str  # relationship to the owner, in English
-    owner: str = ""  # the name of the person to whom they are related; blank for the speaker
+    owner: str = ""  # the name of the other person, such as "Nora" in "Nora's son Tim"; blank for "my son"
 
 
 _WORDS = {
@@ -65,7 +65,7 @@ _IS_NAMED = _compiled("en", "<OWNER> (?:is|was) <NAMED>")
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_people(text: str) -> tuple[NamedPerson, ...]:
-    """Return the people whom a sentence names together with a relationship. It may start with its speaker's name."""
+    """Return the people named with a relationship in a sentence, which may start with its speaker's name."""
     return tuple(_matches(text, _PATTERNS))
 
 
@@ -114,7 +114,7 @@ def with_first_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def short_name(name: str) -> str:
-    """Return the name without its title, otherwise its first word. Blank if there is no shorter form."""
+    """Return the name without its title. If it has no title, return its first word, or "" if that is the whole name."""
     if title := _TITLED.match(name):
         return name[title.end() :]
     first, _, last = name.partition(" ")

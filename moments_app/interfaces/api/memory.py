@@ -44,7 +44,7 @@ MATCH_COUNT_MAX = 100
 
 
 class LayersField(serializers.ListField):
-    """A list of names of layers. The choices are read per serializer, because apps may add layers after import."""
+    """A list of layer names. The choices are read when a field is created, because apps may add layers later."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=serializers.ChoiceField(choices=list(LAYERS)), default=default_layers(), **kwargs)

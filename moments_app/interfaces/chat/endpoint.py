@@ -44,7 +44,7 @@ class RequestWithMemory:
 
 
 async def _answer(protocol: Protocol, request: Request) -> Relay:
-    """Serve a call: check its key, and relay the upstream's answer to the request with memory."""
+    """Serve a call: check its key, add memory to the request, and relay the upstream's answer."""
     check_request(request.scope)
     key = await authenticated(request.headers)
     data = await request.body()  # the size was checked when the body was received

@@ -159,7 +159,7 @@ class Relay:
     ahead: WriteAhead
     body: bytes  # the request to send to the upstream
     headers: dict[str, str]  # response headers that report on memory
-    _incomplete: str = "client_disconnected"  # why the answer is incomplete, until another reason is known
+    _incomplete: str = "client_disconnected"  # why the answer is incomplete, unless an error gives another reason
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

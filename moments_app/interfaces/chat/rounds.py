@@ -61,7 +61,7 @@ CHECK_SECONDS = 2.0  # seconds between checks of a spool with rounds
 IDLE_CHECK_SECONDS = 10.0  # seconds between checks of an empty spool
 DATABASE_DOWN = (InterfaceError, OperationalError, RuntimeError)  # also raised if the embedded server is down
 DATABASE_DOWN_PAUSE = 5.0  # maximum seconds between two replays of a session's rounds if the database is down
-DATABASE_DOWN_MAX = 3  # maximum database failures before a check of the spool ends
+DATABASE_DOWN_MAX = 3  # number of database failures after which a check of the spool ends
 LONGEST_PAUSE = 300.0  # maximum seconds between two replays of a round that fails for other reasons
 
 logger = structlog.get_logger(__name__)
@@ -91,7 +91,7 @@ class Round:
     incomplete: str = INTERRUPTED  # why the answer is incomplete; blank if it is complete
     ended_at: datetime | None = None
 
-    # --- in records; each method that changes the round returns the change as a record ---
+    # --- records in the spool; each method that changes the round returns a record of the change ---
 
     def first_record(self) -> Record:
         """Return the first record, written before the upstream is called. It contains only messages not stored yet."""

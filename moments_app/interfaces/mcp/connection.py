@@ -30,7 +30,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Connection:
     user_id: str | None  # None for an unknown person, or for one that the key may not access
-    agent_id: str  # the assistant; the client writes its streams, and searches its shards
+    agent_id: str  # the assistant whose streams the client writes, and whose shards it searches
     actor: str  # the client's name in the event log and in jobs
     scope: str  # scope of the client's key
     application: int

@@ -67,7 +67,10 @@ class Command(BaseCommand):
         return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
-        """Return the model to fill. Without a name, `wants_new` selects the model in use with the configured recipe."""
+        """Return the model to fill. The default is the model in use.
+
+        If `wants_new`, the default has the same name and dimensions, but the configured recipe.
+        """
         if not name and not dimensions:
             model = EmbeddingModel.objects.in_use()
             if not wants_new:

@@ -37,12 +37,12 @@ FACTS_SHOWN = 50
 
 
 def found_by_words(rows: QuerySet[Any], matching: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Return the rows that match the words of a search, and the rows of people whose `user_id` starts with it."""
+    """Return the rows in `matching`, and the rows of people whose `user_id` starts with the search term."""
     return matching_any(rows, rows.filter(pk__in=matching.values("pk")), rows.filter(user__user_id__startswith=term))
 
 
 class StateFilter(admin.ChoicesFieldListFilter):
-    """A filter that shows the admin's names of the states."""
+    """A filter that shows the titles of states from `MemoryAtom.STATES`."""
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         every, *states = super().choices(changelist)
@@ -201,7 +201,7 @@ class EntityFields(forms.ModelForm):  # type: ignore[type-arg]
         self.initial.update({name: getattr(self.instance, name) for name in ("title", "body", "status")})
 
     def _post_clean(self) -> None:
-        """Leave the instance unchanged: `change_entity` changes it, and records its former values."""
+        """Don't change the instance here, because `change_entity` changes it and records its former values."""
 
 
 class EntityKindFilter(admin.SimpleListFilter):

@@ -20,7 +20,7 @@ from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.limited_operators import scope_key
 from sessions_app.models.event import named_actor
 
-COUNTED, CACHE_SECONDS = 100, 30  # maximum number to count, and seconds to cache it
+COUNTED, CACHE_SECONDS = 100, 30  # maximum questions to count, and seconds to cache their number
 
 
 class CorrectionForm(FormPage[Correction]):
@@ -116,7 +116,7 @@ class UndoAnswer(ContradictionAnswer):
 
 @admin.register(Contradiction)
 class ContradictionAdmin(ReadOnlyAdmin):
-    """Questions whether one fact ended another, newest first."""
+    """Questions about whether one fact ended another, newest first."""
 
     list_display = ("created_at", "about", "user", "reason", "decision", "by")
     by = column("decided_by", "Decided by", named_actor, ordering="decided_by")

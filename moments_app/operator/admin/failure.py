@@ -26,7 +26,7 @@ from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Session
 
 SHOWN = 20  # maximum number of jobs, and of calls, on the page
-SHARED = 5  # maximum number of people, and of prompt versions, with the most failures
+SHARED = 5  # maximum number of people, and of prompt versions, to list; most failures first
 BAR = 480  # width of the chart in SVG units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
 RETRY_WARNING = f"Up to {RETRY_BATCH} failed jobs of this incident are queued again, and waiting jobs become due now."
@@ -134,9 +134,7 @@ class IncidentAction(RowAction[FailureGroup]):
     permission = "steer"
 
     def change(self, failure: FailureGroup) -> str:
-        incidents = incidents_of(
-            failure, list(self.visible(Circuit.objects.open()))
-        )  # keys of incidents include circuits
+        incidents = incidents_of(failure, list(self.visible(Circuit.objects.open())))  # keys depend on the circuits
         incident = next((each for each in incidents if each.key == self.request.POST.get("incident")), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")

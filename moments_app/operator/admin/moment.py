@@ -65,7 +65,7 @@ class TimelineSection:
 
     Args:
         moments: the shown moments, plus one more at each end if the timeline continues there.
-        first, end: the half-open range of the shown moments in `moments`.
+        first, end: the shown moments are `moments[first:end]`.
     """
 
     moments: Sequence[Moment]
@@ -120,7 +120,7 @@ class TimelineSection:
 
 
 def around(moment: Moment, until: datetime | None = None) -> TimelineSection:
-    """Return the section around a moment, with this moment open. Later moments end no later than `until`."""
+    """Return the section around a moment, with this moment open. Leave out later moments that end after `until`."""
     later = list(_until(until).later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
     chain = [*reversed(later), moment, *earlier]

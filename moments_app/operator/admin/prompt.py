@@ -46,7 +46,7 @@ Purpose = PromptResource.Purpose
 VERSIONS = 50  # versions per page
 LATEST_CHANGES = 10
 JUNK_DAYS = 30
-MAX_NUMBER = 2**31 - 1  # maximum number of a version
+MAX_NUMBER = 2**31 - 1  # maximum version number
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class PromptPage(RowPage[PromptResource]):
         return {"resource": self.row, "may_edit": may_edit} | self._versions()
 
     def _versions(self) -> dict[str, Any]:
-        """Return the context for a page of versions, newest first, without their texts."""
+        """Return the template context for a page of versions, newest first, without their texts."""
         before = self.number("before")
         calls = EngineCall.objects
         versions = calls.with_dropped(calls.with_invalid_answers(self.row.versions.defer("content")))

@@ -112,7 +112,7 @@ class Candidates(OperatorPage):
 
     @cached_property
     def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
-        """The candidates of a page. Also the last of them if there are more candidates, otherwise None."""
+        """The candidates of a page, and the last of them if other candidates follow, otherwise None."""
         before = self.number("before")
         found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
         return first_of(found if before is None else found.filter(pk__lt=before), PAGE)

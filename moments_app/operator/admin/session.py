@@ -172,7 +172,7 @@ def _matching_turn_column(request: HttpRequest) -> Callable[[Session], str]:
 
 
 class StatusFilter(admin.SimpleListFilter):
-    """Summaries with a status. Stuck ones are in progress without a running job."""
+    """Filters summaries by status. A summary is stuck if it is in progress but no job is running."""
 
     title = "status"
     parameter_name = "status"

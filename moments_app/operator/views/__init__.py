@@ -1,1 +1,1 @@
-"""Pages and actions for operators that are too long for their list's module, or that several lists share."""
+"""The admin's pages and actions that are too long for the module of their list, or that several lists share."""

@@ -95,7 +95,7 @@ def shown_layers(layers: Iterable[StoredLayer], pages: Pages, whole: int) -> lis
     """Return the layers of a context. The full width of the bar represents `whole` tokens."""
     shown, start = [], 0
     for layer in layers:
-        if layer.name not in LAYERS:  # a layer of another release
+        if layer.name not in LAYERS:  # a layer that this release doesn't have
             continue
         width = round(BAR * layer.tokens / whole)
         lines = [ShownLine(line, pages.source(line.ref)) for line in layer.lines]
@@ -128,7 +128,7 @@ class ContextPreview(SessionTab):
         return shown | (_preview(self.row, form.cleaned_data, turn) if form.is_valid() else {})
 
     def _question(self) -> Message | None:
-        """Return the user's turn with the sequence in the URL, or the user's latest turn before it."""
+        """Return the user's turn with the sequence number in the URL, or the user's latest turn before it."""
         sequence = self.number("turn")
         if sequence is None:
             return None
@@ -209,12 +209,12 @@ class ReceiptForm(FormPage[ContextReceipt]):
 
 
 def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
-    """Return the tokens of each layer in the order of contexts. The JSON column has no order."""
+    """Return the tokens of each layer. Sort the layers as in a context, because the JSON column has no order."""
     return {name: receipt.tokens[name] for name in LAYERS if name in receipt.tokens}
 
 
 def _answer_to(receipt: ContextReceipt) -> int | None:
-    """Return the sequence of the answer that was based on this context, or None."""
+    """Return the sequence number of the answer that was based on this context, or None."""
     if receipt.after_sequence is None:
         return None
     after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)

@@ -1,6 +1,6 @@
 """The pages of a fact or observation: its sources, its changes, and all items that say the same thing.
 
-Also a person's facts at a time.
+Also the facts about a person at a given time.
 """
 
 from collections.abc import Sequence
@@ -216,7 +216,7 @@ class ShownChange:
 
     @property
     def words(self) -> list[str]:
-        """The words that say the same thing as the fact."""
+        """The words that the change removes."""
         return [part.text for part in self.parts if part.change == "removed"]
 
 

@@ -29,9 +29,9 @@ class Hit(NamedTuple):
     """A search hit.
 
     Attributes:
-        text: its text, with the matching words marked.
-        speaker: the role of the speaker, and the day; blank if it is not a turn.
-        similar: the hits of the person's other sessions with similar words.
+        text: the text of the hit, with the matching words marked.
+        speaker: the role of the speaker, and the day; blank if the hit is not a turn.
+        similar: hits with similar words from the person's other sessions.
     """
 
     url: str
@@ -56,7 +56,7 @@ class Group(NamedTuple):
 
 
 class Find(OperatorPage):
-    """Search all kinds, using the searches of the lists."""
+    """Search all kinds of rows, with the same searches as their lists."""
 
     route, name = "find/", "find"
     template_name = "operator/find/page.html"
@@ -96,7 +96,7 @@ class Find(OperatorPage):
 
 
 def _mentions(request: HttpRequest) -> Mapping[int, Mention | None]:
-    """Return the turns that the search in the session list found, by primary key of the session."""
+    """Return the turns that the search in the session list found, keyed by the primary key of the session."""
     found: Mapping[int, Mention | None] = request.mentions  # type: ignore[attr-defined]
     return found
 

@@ -238,7 +238,7 @@ def _stored(request: HttpRequest, profile: UserProfile) -> list[dict[str, str]]:
 
 
 def _first_few(number: int, model: type[Model], profile: UserProfile) -> QuerySet[Any, int]:
-    """Return a query that yields the table's number once for each of the person's rows, up to a small limit."""
+    """Return a query that yields `number` once for each of the person's rows in a table, up to `COUNTED` + 1 times."""
     rows = model._default_manager.filter(user=profile).order_by().annotate(number=Value(number))
     few: QuerySet[Any, int] = rows.values_list("number", flat=True)[: COUNTED + 1]
     return few
@@ -325,8 +325,8 @@ class DayEvent:
     """An event.
 
     Args:
-        kind: its index in `KINDS`.
-        session, session_name: its session; None if it belongs to no session.
+        kind: the index of the event's kind in `KINDS`.
+        session, session_name: primary key and name of the session; None and blank if the event belongs to no session.
     """
 
     kind: int
@@ -347,7 +347,7 @@ class DayEvent:
 
 @dataclass(frozen=True)
 class DaysPage:
-    """A page of a person's days, latest events first. The next page starts after `older`, if there is one."""
+    """A page of a person's days, latest events first. `older` is the last shown event's position if others follow."""
 
     events: Sequence[DayEvent]
     older: EventCursor | None

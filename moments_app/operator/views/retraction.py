@@ -35,7 +35,7 @@ class TurnsForm(forms.Form):
     sequences = forms.CharField(max_length=10_000, required=False)
 
     def clean_sequences(self) -> list[int] | None:
-        """Return the sequences of the turns; None for all turns of the session."""
+        """Return the sequence numbers of the turns, or None for all turns of the session."""
         text: str = self.cleaned_data["sequences"].strip()
         try:
             return sequences_of(text) if text else None
@@ -211,7 +211,7 @@ def _may_check(request: HttpRequest, retraction: Retraction) -> bool:
 
 
 def _next_url(request: HttpRequest, retraction: Retraction) -> str:
-    """Return the URL of the check if the operator may open it, or that of the retraction."""
+    """Return the URL of `CheckRetraction` if the operator may open this page, otherwise of the retraction's page."""
     if _may_check(request, retraction):
         return page_url(Retraction, CheckRetraction.name, retraction.pk)
     return change_url(retraction)
@@ -266,7 +266,7 @@ class RetractItems(RowPage[MemoryAtom]):
         return HttpResponseRedirect(_next_url(request, retraction))
 
     def owner(self) -> Owner:
-        """Return the person, or the shard whose users all see the item."""
+        """Return the item's owner: a person, or a shard whose users all see the item."""
         return self.row.user or self.row.stream
 
     def _is_about_all(self) -> bool:
@@ -310,7 +310,7 @@ class UndoRetraction(RowAction[Retraction]):
 
 
 def _by_kind(items: Sequence[RetractedItem]) -> dict[str, list[RetractedItem]]:
-    """Group rows by table. Rewritten rows, which are in their former state, are separate groups."""
+    """Group rows by table. Rows that were only rewritten form separate groups, and have their former values."""
     kinds: dict[str, list[RetractedItem]] = {}
     for item in items:
         title = _title(item.table) + (", before they were rewritten" if item.is_rewritten else "")

@@ -1,6 +1,6 @@
 """The pages and actions of a session, and the page of a summary.
 
-Each page takes a few queries, however large the session is.
+Each page runs only a few queries, regardless of the size of the session.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ from sessions_app.transcript.load import page_of_messages, turn_kinds
 
 TURNS = 100  # turns per page
 ROWS = 25
-NEWEST = 2**62  # greater than every sequence
+NEWEST = 2**62  # greater than every sequence number
 SOURCES_SHOWN = 200
 
 
@@ -96,7 +96,7 @@ class Transcript(FirstTab[Session], SessionTab):
         }
 
     def _begins_at(self) -> int:
-        """Return the sequence of the first readable turn, including archived ones."""
+        """Return the sequence number of the first readable turn, which may be archived."""
         if not self.row.kept_from_sequence:
             return 0
         archived = self.row.archives.aggregate(first=Min("first_sequence"))["first"]

@@ -44,7 +44,7 @@ from sessions_app.transcript.load import turns_around
 ROUND = 30  # maximum turns of a round: a question, tool calls with their results, the answer
 CLOCK = "now"  # the layer with the current time, which differs in each context
 QUERY = "query"  # the layer with the question; it can't be left out
-KeyedLine = tuple[str, str, StoredLine]  # a key that equal lines share, and the line
+KeyedLine = tuple[str, str, StoredLine]  # address and text, which are equal for unchanged lines; and the line
 LineName = tuple[str, int]  # the layer of a line, and the line's index in the layer
 EFFECTS_SHOWN = 20  # maximum rows of each kind among the effects of a round
 ASK_SECONDS = 60.0
@@ -104,7 +104,7 @@ class Round:
 
 
 def round_of(session: Session, sequence: int | None) -> Round:
-    """Return the round of the turn with this sequence; without a sequence, the newest round."""
+    """Return the round of the turn with this sequence number, or the newest round if it is None."""
     end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
@@ -163,7 +163,7 @@ class TracedTokens:
 
 @dataclass(frozen=True)
 class TracedLayer(ShownLayer):
-    """A layer of two contexts, with the lines of both.
+    """A layer of the served and the current context, with the lines of both.
 
     Args:
         size: the tokens of the layer.
