@@ -55,9 +55,10 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     added = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
     if not added:
         return execute(sql, params, many, context)
-    if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
-        return _executed_after(context["connection"], lambda: execute(sql, params, many, context))
     before = "".join(statements for _, statements in added)
+    if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
+        own_message = "SELECT" if begins else before  # the first statement of a transaction is sent with `before`
+        return _executed_after(context["connection"], own_message, lambda: execute(sql, params, many, context))
     try:
         result = execute(f"{sql}; {before}" if sql == SNAPSHOT else before + sql, params, many, context)
     except DatabaseError as error:
@@ -70,9 +71,9 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     return result
 
 
-def _executed_after(own: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
+def _executed_after(own: BaseDatabaseWrapper, message: str, execute: Callable[[], Any]) -> Any:
     """Send the providers' SQL in a message of its own, because it can't be combined with the statement."""
     with transaction.atomic(using=own.alias, savepoint=False):
         with own.cursor() as cursor:
-            cursor.execute("SELECT")
+            cursor.execute(message)
         return execute()
