@@ -8,18 +8,51 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from django.db import connection
+from django.db.backends.postgresql.base import CursorMixin
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Field, JSONField, Model, QuerySet
 from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery
+from psycopg import Cursor
 
 Row = TypeVar("Row", bound=Model)
 Fields = tuple["Field[Any, Any]", ...]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_SIZE = 1_000  # number of rows to build before they are sent
+
+
+# --- statements that are prepared ---
+
+
+class _PreparedCursor(CursorMixin, Cursor[Any]):
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        own = self.connection
+        own.prepare_threshold = 0  # only during the call, because psycopg would also keep the texts of other statements
+        try:
+            return super().execute(query, params, **options)
+        finally:
+            own.prepare_threshold = None
+
+
+def prepared_cursor() -> CursorWrapper:
+    """Return a cursor for a statement that takes longer to plan than to execute.
+
+    On the embedded server, each connection parses and plans the statement only once. Other servers may be behind a
+    pooler, which may send the statement to another connection, so `connection.cursor` is used.
+
+    Cast a parameter that may be None where the statement first uses it. Don't use the cursor for several statements, or
+    for the first statement of a transaction.
+    """
+    own: Any = connection
+    if not own.settings_dict.get("EMBEDDED") or own.queries_logged:  # Django can't log prepared statements
+        return connection.cursor()
+    own.ensure_connection()
+    prepared: CursorWrapper = own._prepare_cursor(_PreparedCursor(own.connection))
+    return prepared
 
 
 # --- reads ---
@@ -74,7 +107,11 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
         cursor.execute(sql, parameters)
         while cursor.nextset():  # skip to the result of the last statement
             pass
-        found = cursor.fetchall()
+        return instances_of(model, cursor.fetchall())
+
+
+def instances_of(model: type[Row], found: Sequence[Sequence[Any]]) -> list[tuple[Row, Sequence[Any]]]:
+    """Return the rows of a query as instances, as `read` does."""
     names, converted = _fields(model)
     rows = []
     for row in found:

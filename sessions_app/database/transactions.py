@@ -75,9 +75,11 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     ]
     if not added:
         return execute(sql, params, many, context)
-    if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
-        return _executed_after(context["connection"], lambda: execute(sql, params, many, context))
     before = "".join(statements for _, statements in added)
+    if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
+        # The first statement of a transaction is sent with `before`.
+        own_message = "SELECT" if starts_transaction else before
+        return _executed_after(context["connection"], own_message, lambda: execute(sql, params, many, context))
     try:
         result = execute(f"{sql}; {before}" if sql == SNAPSHOT else before + sql, params, many, context)
     except DatabaseError as error:
@@ -90,11 +92,11 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     return result
 
 
-def _executed_after(own: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
+def _executed_after(own: BaseDatabaseWrapper, message: str, execute: Callable[[], Any]) -> Any:
     """Send the providers' SQL in a message of its own, because it can't be combined with the statement."""
     with transaction.atomic(using=own.alias, savepoint=False):
         with own.cursor() as cursor:
-            cursor.execute("SELECT")
+            cursor.execute(message)
         return execute()
 
 

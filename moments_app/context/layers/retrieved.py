@@ -19,8 +19,6 @@ from operator import itemgetter
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db import connection
-
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
@@ -33,6 +31,7 @@ from moments_app.recall.request import MAX_WORDS, Span
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall, results_in_span, span_for
 from sessions_app import lexemes
+from sessions_app.database.sql import prepared_cursor
 from sessions_app.process_cache import cached_by_hash
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
@@ -54,7 +53,6 @@ LENGTH_EXPONENT = 0.2
 SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # how operators' pages name the two searches
 CACHED_TEXTS = 20_000  # maximum results whose tokens are cached
-_tokens = cached_by_hash(CACHED_TEXTS)(estimate_tokens)  # the contexts of a person share many results
 
 
 def retrieved(source: ContextInput) -> Iterable[Item]:
@@ -155,6 +153,11 @@ def _validity(result: Result, zone: ZoneInfo) -> str:
         return ""
     since = f"from {result.valid_from.astimezone(zone):%Y-%m-%d} " if result.valid_from else ""
     return f" (held {since}until {result.valid_until.astimezone(zone):%Y-%m-%d})"
+
+
+@cached_by_hash(CACHED_TEXTS)  # the contexts of a person share many results
+def _tokens(text: str) -> int:
+    return estimate_tokens(text)
 
 
 def _score(result: Result) -> float:
@@ -260,7 +263,7 @@ def _candidates(source: ContextInput) -> list[Candidate]:
         "recent": RECENT,
         "chars": BODY_CHARS,
     }
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_CANDIDATES_SQL.format(open_entities=OPEN_SQL), parameters)
         return [Candidate(*row) for row in cursor]
 

@@ -5,7 +5,15 @@ from django.db import connection, transaction
 from psycopg import sql
 
 from sessions_app.database.database_roles import ADMIN_ROLE
-from sessions_app.database.transactions import ADMIN, SNAPSHOT, RequestKind, using_role, using_timeouts
+from sessions_app.database.transactions import (
+    ADMIN,
+    SNAPSHOT,
+    Deadline,
+    RequestKind,
+    using_deadline,
+    using_role,
+    using_timeouts,
+)
 from sessions_app.limited_operators import OPERATOR_ROLE, acting_as_limited_operator
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -33,6 +41,16 @@ def test_row_9_repeated_and_composed_statements_run_with_role_and_limits(ada: Us
             [state, one] = cursor.fetchone() or ("", 0)
     assert {state, *Session.objects.values_list("title", flat=True)} == {f"{ADMIN_ROLE} 1min"}
     assert one == 1
+
+
+def test_row_43_a_composed_statement_is_limited_to_the_remaining_time() -> None:
+    ends = Deadline(60)
+    with using_deadline(ends), using_timeouts(RequestKind.CALL), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT")
+        ends._at -= 55
+        cursor.execute(sql.SQL("SELECT setting::int FROM pg_settings WHERE name = 'statement_timeout'"))
+        [milliseconds] = cursor.fetchone() or [0]
+    assert 0 < milliseconds <= 5_000
 
 
 def test_a_snapshot_is_taken_before_setting_a_role_that_needs_a_query() -> None:
