@@ -11,12 +11,11 @@ from operator import attrgetter
 from typing import Any, Self, TypeVar
 
 from django.db import connection
-from django.db.backends.postgresql.base import CursorMixin
+from django.db.backends.postgresql.base import ServerBindingCursor
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Field, JSONField, Model, QuerySet
 from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery
-from psycopg import Cursor
 
 Row = TypeVar("Row", bound=Model)
 Fields = tuple["Field[Any, Any]", ...]
@@ -28,7 +27,7 @@ BATCH_SIZE = 1_000  # number of rows to build before they are sent
 # --- statements that are prepared ---
 
 
-class _PreparedCursor(CursorMixin, Cursor[Any]):
+class _PreparedCursor(ServerBindingCursor):  # type: ignore[misc]
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         own = self.connection
         own.prepare_threshold = 0  # only during the call, because psycopg would also keep the texts of other statements
@@ -47,12 +46,10 @@ def prepared_cursor() -> CursorWrapper:
     Cast a parameter that may be None where the statement first uses it. Don't use the cursor for several statements, or
     for the first statement of a transaction.
     """
-    own: Any = connection
-    if not own.settings_dict.get("EMBEDDED") or own.queries_logged:  # Django can't log prepared statements
+    if not connection.settings_dict.get("EMBEDDED") or connection.queries_logged:  # Django can't log prepared ones
         return connection.cursor()
-    own.ensure_connection()
-    prepared: CursorWrapper = own._prepare_cursor(_PreparedCursor(own.connection))
-    return prepared
+    connection.ensure_connection()
+    return connection._prepare_cursor(_PreparedCursor(connection.connection))
 
 
 # --- reads ---
