@@ -14,7 +14,7 @@ from django.utils import timezone
 from moments_app.recall.request import MAX_WORDS, Vector, span_in
 from moments_app.recall.scoring import COUNTED_KINDS, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
-from sessions_app.database.sql import array_of, array_of_texts, prepared_cursor
+from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
 MAX_LIKELY_STEMS = 2  # maximum stems of an unknown word to rank separately
@@ -22,10 +22,6 @@ SAMPLED_TURNS = 200  # number of turns whose mean vector is subtracted
 
 # Uses unique indexes to read the word counts of the person and of the shards. Row security hides other vocabularies.
 # Uses the partial index `session_grown` to read the sessions that have grown since the words were counted.
-#
-# Names, tone and other things that a person's turns have in common don't distinguish the turns. So half of the turns'
-# mean vector is subtracted from the query's vector. The SQL computes twice this vector, because only the direction
-# matters. It uses an index by person.
 _WORDS_SQL = """
 WITH shard AS MATERIALIZED (
     SELECT id FROM moments_app_memorystream
@@ -35,10 +31,6 @@ WITH shard AS MATERIALIZED (
     UNION ALL SELECT * FROM moments_app_vocabulary WHERE user_id IS NULL AND stream_id IN (SELECT id FROM shard)
 ), asked AS MATERIALIZED (SELECT unnest(%(stems)s::text[]) AS stem)
 SELECT
-    (SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
-        SELECT vector FROM moments_app_turnembedding
-        WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
-    ) turn),
     ARRAY(SELECT id FROM shard), ARRAY(SELECT id FROM seen),
     (SELECT jsonb_build_object(
         'fact', ARRAY[sum(fact_count), sum(fact_words)],
@@ -53,33 +45,43 @@ SELECT
     (SELECT sum(message_count - counted_message_count) FROM sessions_app_session
      WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
+# Names, tone and other things that a person's turns have in common don't distinguish the turns. So half of the turns'
+# mean vector is subtracted from the query's vector. The SQL computes twice this vector, because only the direction
+# matters. It uses an index by person.
+_DISTINCT_SQL = """
+SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
+    SELECT vector FROM moments_app_turnembedding
+    WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
+) turn;
+"""
 
 
 def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | None = None) -> QueryWords:
-    """Return the statistics of up to `MAX_WORDS` words of a query. Runs at most two queries.
+    """Return the statistics of up to `MAX_WORDS` words of a query, with at most two round trips to the database.
 
     If `agent_id` is blank, only shards that every agent uses are searched.
     """
     asked = lexemes.words_of_query(text, MAX_WORDS)
     stems = [stem for word in asked for stem in word.stems]
-    parameters: dict[str, Any] = {
-        "user": user.pk,
-        "application": user.application_id,
-        "agent": agent_id,
-        "stems": array_of_texts(stems),
-        "query": vector and vector.text,
-        "model": vector and vector.model,
-        "sample": SAMPLED_TURNS,
-    }
-    with prepared_cursor() as cursor:
-        cursor.execute(_WORDS_SQL, parameters)
-        [(distinct, shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
+    whose = {"user": user.pk, "application": user.application_id, "agent": agent_id}
+    parameters: dict[str, Any] = {**whose, "stems": array_of_texts(stems)}
+    distinct = ""
+    with connection.cursor() as cursor:
+        if vector:  # send both statements together, to save a round trip
+            parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLED_TURNS}
+            cursor.execute(_DISTINCT_SQL + _WORDS_SQL, parameters)
+            cursor.set_result(-2)
+            [(distinct,)] = cursor.fetchall()
+            cursor.set_result(-1)
+        else:
+            cursor.execute(_WORDS_SQL, parameters)
+        [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
     span = span_in(text, timezone.now().astimezone(user.zone))
     times = span.words if span else frozenset[str]()
     terms = [_term(word, counts, is_counted=not uncounted, is_time=word.word in times) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
-    words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct or "", span)
+    words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct, span)
     guesses = guessed_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
     return replace(words, terms=[*terms, *guesses])
 
