@@ -30,7 +30,7 @@ from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.corrected import End, ends_of
-from sessions_app.database.sql import EPOCH, columns, instances_of, on_one_line, prepared_cursor, time_of
+from sessions_app.database.sql import EPOCH, columns, on_one_line, read_first, time_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache
 
@@ -208,12 +208,10 @@ def read_input(
         "before": end,
         "hot": hot,
     }
-    with prepared_cursor() as cursor:
-        cursor.execute(_opening_sql(), parameters)
-        found = instances_of(Session, cursor.fetchall())
-    if not found:
+    found = read_first(Session, _opening_sql(), parameters)
+    if found is None:
         return None
-    [(session, (memory, said, corrected, has_entities, has_ended))] = found
+    session, (memory, said, corrected, has_entities, has_ended) = found
     session.user = user
     turns = list(starmap(LiveTurn, json.loads(said or "[]")))
     if corrected:

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from django.db import connection
-from django.db.backends.postgresql.base import ServerBindingCursor
-from django.db.backends.utils import CursorWrapper
 from django.db.models import Field, JSONField, Model, QuerySet
 from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery
@@ -22,34 +20,6 @@ Fields = tuple["Field[Any, Any]", ...]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_SIZE = 1_000  # number of rows to build before they are sent
-
-
-# --- statements that are prepared ---
-
-
-class _PreparedCursor(ServerBindingCursor):  # type: ignore[misc]
-    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        own = self.connection
-        own.prepare_threshold = 0  # only during the call, because psycopg would also keep the texts of other statements
-        try:
-            return super().execute(query, params, **options)
-        finally:
-            own.prepare_threshold = None
-
-
-def prepared_cursor() -> CursorWrapper:
-    """Return a cursor for a statement that takes longer to plan than to execute.
-
-    On the embedded server, each connection parses and plans the statement only once. Other servers may be behind a
-    pooler, which may send the statement to another connection, so `connection.cursor` is used.
-
-    Cast a parameter that may be None where the statement first uses it. Don't use the cursor for several statements, or
-    for the first statement of a transaction.
-    """
-    if not connection.settings_dict.get("EMBEDDED") or connection.queries_logged:  # Django can't log prepared ones
-        return connection.cursor()
-    connection.ensure_connection()
-    return connection._prepare_cursor(_PreparedCursor(connection.connection))
 
 
 # --- reads ---
@@ -104,11 +74,7 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
         cursor.execute(sql, parameters)
         while cursor.nextset():  # skip to the result of the last statement
             pass
-        return instances_of(model, cursor.fetchall())
-
-
-def instances_of(model: type[Row], found: Sequence[Sequence[Any]]) -> list[tuple[Row, Sequence[Any]]]:
-    """Return the rows of a query as instances, as `read` does."""
+        found = cursor.fetchall()
     names, converted = _fields(model)
     rows = []
     for row in found:

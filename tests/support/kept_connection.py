@@ -56,7 +56,6 @@ def _is_emptied(left: "Connection[Any]") -> bool:
     """Return whether the session's state was discarded: settings, temporary tables, locks, cursors, plans."""
     if not left.autocommit or left.info.transaction_status != TransactionStatus.IDLE:
         return False
-    left._prepared.clear()  # psycopg would still execute the statements that the server discards
     try:
         left.execute("DISCARD ALL")
     except Error:
