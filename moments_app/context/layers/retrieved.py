@@ -54,7 +54,11 @@ LENGTH_EXPONENT = 0.2
 SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # how operators' pages name the two searches
 CACHED_TEXTS = 20_000  # maximum results whose tokens are cached
-_tokens = cached_by_hash(CACHED_TEXTS)(estimate_tokens)  # the contexts of a person share many results
+
+
+@cached_by_hash(CACHED_TEXTS)  # the contexts of a person share many results
+def _tokens(text: str) -> int:
+    return estimate_tokens(text)
 
 
 def retrieved(source: ContextInput) -> Iterable[Item]:
