@@ -68,8 +68,8 @@ _ENTER_WITHOUT_PERSON = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
-# The same query, with the lock of `UserProfile.objects.hold`. If it had to wait for an erasure of the person, it finds
-# no profile and doesn't switch to the role.
+# The same query, with the lock of `UserProfile.objects.protect`. If it had to wait for an erasure of the person, it
+# finds no profile and doesn't switch to the role.
 _LOCKED_PERSON_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 
 

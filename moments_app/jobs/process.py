@@ -218,7 +218,7 @@ class Process(ABC, Generic[Input, Answer]):
         Don't read or write rows, because there is no transaction and no connection. May raise `EngineError`.
 
         Args:
-            engine: the opened engine; None if `factory` returns None.
+            engine: the opened engine; None if `engine_factory` returns None.
             progress: a function to call with the numbers of finished steps and of all steps.
         """
 

@@ -240,7 +240,7 @@ class Circuit(models.Model):
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
     def should_fail(self, job: Job) -> bool:
-        """Return whether to fail a job, because the circuit has been open only for its person for a day."""
+        """Return whether to fail a job, because it and its circuit have waited for a day, only for its person."""
         before = timezone.now() - GIVE_UP_AFTER
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
@@ -264,7 +264,7 @@ class Circuit(models.Model):
 
         Args:
             same_engine_jobs: jobs that need the same engine. The due ones are held too.
-            wait: minimum wait. It is ignored after an outage, when all held jobs become due (see `close`).
+            wait: minimum wait. `close` may end it earlier.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
         until = database_now() + wait

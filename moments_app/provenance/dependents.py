@@ -300,7 +300,10 @@ def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
 
 
 def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_whole: bool) -> list[MemoryAtom]:
-    """Return the atoms from the turns, and other atoms from the same calls unless an operator pinned them."""
+    """Return the atoms from the turns, and other atoms from the same calls.
+
+    If not all turns are retracted, leave out atoms that an operator pinned.
+    """
     own = session.atoms.order_by("pk")
     if is_whole:
         return [atom for atom in own if atom.source_message_ids or not atom.is_listed]

@@ -165,10 +165,10 @@ def _next_probe(circuits: Sequence[Circuit]) -> str:
 
 def _describe_loss(by_process: Mapping[tuple[str, str], int]) -> str:
     """Return what is missing from memory, and whether this is permanent."""
-    makes = {process.name: process.output for process in processes()}
+    outputs = {process.name: process.output for process in processes()}
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():
-        (lost if status == Job.Status.FAILED else late)[makes.get(process) or title_of(process)] += jobs
+        (lost if status == Job.Status.FAILED else late)[outputs.get(process) or title_of(process)] += jobs
     sentences = [f"Unless the failed jobs are retried, these stay missing: {_listed(lost)}."] if lost else []
     if late:
         sentences.append(f"These are late, and will be retried automatically: {_listed(late)}.")

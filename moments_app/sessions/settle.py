@@ -385,5 +385,5 @@ def _log_events(results: Sequence[SessionResult]) -> None:
 
 @receiver(turns_overdue)
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Queue a settle job for a session with turns past the retention period, so the next run can remove them."""
+    """Queue a settle job for turns past the retention period, so the next run of `retain` can remove them."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)

@@ -14,7 +14,7 @@ from moments_app.models.atom import WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # maximum latest items per stream
-CURRENT_STATEMENTS = 200  # maximum statements from the person's streams, and maximum from other sessions
+CURRENT_STATEMENTS = 200  # maximum statements from the person's streams, and also from other sessions
 CURRENT_CHARS = 6_000
 COLUMNS = ("stream_id", "content", "worth", "formed_at")
 

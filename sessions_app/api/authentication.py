@@ -48,16 +48,16 @@ class _UncheckedKey(NamedTuple):
 # Keyed by a hash of the key's text. The cached key also records whether custom limits exist, so an entry expires
 # together with the cached limits.
 CACHED_KEYS: ProcessCache[bytes, _CachedKey] = ProcessCache(MAX_KEYS, seconds=CACHE_SECONDS)
-# Whether this request confirms its key with its first message.
-_defers_check: ContextVar[bool] = ContextVar("confirms", default=False)
-# The key that this request has not confirmed yet.
-_unchecked_key: ContextVar[_UncheckedKey | None] = ContextVar("unconfirmed", default=None)
+# Whether this request checks its cached key with its first message.
+_defers_check: ContextVar[bool] = ContextVar("defers_check", default=False)
+# The cached key that this request has not checked yet.
+_unchecked_key: ContextVar[_UncheckedKey | None] = ContextVar("unchecked_key", default=None)
 
 
 def key_with(text: str) -> ApiKey | None:
     """Return the valid key with this text, or None.
 
-    Within `check_key_later`, a cached key is accepted now and confirmed later.
+    Within `check_key_later`, a cached key is accepted now and checked later.
     """
     key_hash = hash_of(text)
     known = CACHED_KEYS.get(key_hash)
@@ -100,18 +100,18 @@ class KeyCheckProvider(transactions.Provider):
     """Confirms a request's key with its first database message."""
 
     def before(self, *, starts_transaction: bool) -> str:
-        unconfirmed = _unchecked_key.get()
-        return unconfirmed.check_sql if unconfirmed else ""
+        unchecked = _unchecked_key.get()
+        return unchecked.check_sql if unchecked else ""
 
     def executed(self) -> None:
         _unchecked_key.set(None)
 
     def failed(self, error: DatabaseError) -> None:
         """Raise AuthenticationFailed if the key is no longer valid."""
-        unconfirmed = _unchecked_key.get()
-        if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):
+        unchecked = _unchecked_key.get()
+        if unchecked and isinstance(error.__cause__, errors.DivisionByZero):
             _unchecked_key.set(None)
-            VERIFIED.drop(unconfirmed.text)
+            VERIFIED.drop(unchecked.text)
             raise AuthenticationFailed(NOT_VALID) from None
 
 

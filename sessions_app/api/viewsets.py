@@ -1,32 +1,24 @@
-"""Base classes of all viewsets, and the JSON of their requests and responses.
-
-The JSON parser is stricter than DRF's. The renderer and the content negotiation work like DRF's, but faster.
+"""Base classes of all viewsets.
 
 DRF authenticates a request, checks its permissions, and throttles it (`initial`). Then `dispatch` validates the input
 and runs the action. For a person's resource, the action runs in a transaction that sees only that person's rows
 (`PersonViewSet`).
 """
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from pydantic_core import to_json
 from rest_framework import status
-from rest_framework.exceptions import NotFound, ParseError, ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.filters import BaseFilterBackend
-from rest_framework.negotiation import DefaultContentNegotiation
-from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS
-from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
@@ -42,72 +34,6 @@ from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 
 M = TypeVar("M", bound=Model)
-
-
-# --- JSON ---
-
-# These characters are valid in JSON. Clients that parse a response as JavaScript treat them as the end of a line.
-_LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ParseError("A number in the JSON is too large.")
-    return number
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ParseError(f"{name} is not valid JSON.")
-
-
-class StrictJSONParser(BaseParser):
-    """Parses JSON as RFC 8259 defines it.
-
-    Rejects NaN, numbers outside the range of a double, and charsets other than UTF-8. JSON that is nested too deeply is
-    an error, not a crash.
-    """
-
-    media_type = "application/json"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        try:
-            return json.loads(stream.read().decode(), parse_constant=_refuse_constant, parse_float=_finite)
-        except RecursionError as error:
-            raise ParseError("The JSON is nested too deeply.") from error
-        except ValueError as error:
-            raise ParseError("The body is not valid JSON in UTF-8.") from error
-
-
-class QuickJSONRenderer(JSONRenderer):
-    """DRF's renderer with a faster encoder. Types that this encoder doesn't support are passed to DRF's encoder."""
-
-    def render(
-        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
-    ) -> bytes:
-        """Return the encoded response. Responses that the client wants indented are rendered by DRF."""
-        if data is None or self.get_indent(accepted_media_type or "", renderer_context or {}) is not None:
-            return bytes(super().render(data, accepted_media_type, renderer_context))
-        written = to_json(data, fallback=self.encoder_class().default)
-        for sign, escaped in _LINE_ENDS.items():
-            written = written.replace(sign, escaped)
-        return written
-
-
-class QuickNegotiation(DefaultContentNegotiation):
-    """DRF's negotiation, with a shortcut for clients that accept any type."""
-
-    def select_renderer(
-        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        if format_suffix is None and request.META.get("HTTP_ACCEPT", "*/*") == "*/*":
-            first = next(iter(renderers))
-            return first, str(first.media_type)
-        chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
-        return chosen
-
-
-# --- viewsets ---
 
 
 class ParameterFilter(BaseFilterBackend):
@@ -130,9 +56,6 @@ def api_router() -> SimpleRouter:
 class ApiViewSet(GenericViewSet[M]):
     # Without OPTIONS, because the OpenAPI schema replaces it.
     http_method_names = ["get", "head", "post", "patch", "delete"]
-    parser_classes = (StrictJSONParser,)
-    renderer_classes = (QuickJSONRenderer,)
-    content_negotiation_class = QuickNegotiation
     permission_classes: Sequence[Any] = (HasScope,)
     pagination_class = RowPagination
     filter_backends = (ParameterFilter,)

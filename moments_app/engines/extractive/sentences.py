@@ -51,6 +51,7 @@ _NAMED = re.compile(
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
 # kinds: an instruction on how to answer, and any lasting information in a language other than English
 INSTRUCTION, OTHER = "instruction", "other"
+MAX_PIECES = 30  # maximum pieces of a sentence that is split; a growing part is parsed again with each piece
 START_CHARS = 48  # number of characters at the start of a sentence in which to look for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
@@ -217,8 +218,11 @@ def quotes_of(sentence: str) -> list[str]:
     "My name is Nora, I live in Oslo" sets a name and a home. If a part has no subject, the previous subject is
     repeated: "I live in Oslo.", "I … work as a nurse."
     """
+    pieces = _PIECE.split(sentence)
+    if len(pieces) > MAX_PIECES:
+        return [sentence]
     parts, subject = [""], ""
-    for piece in _PIECE.split(sentence):
+    for piece in pieces:
         subject = found[0] if (found := _SUBJECT.search(piece)) else subject
         own = piece if found or not subject else f"{subject} … {_JOINT.sub('', piece)}"
         attribute = _attribute(own)

@@ -67,7 +67,6 @@ _PARTS = {
     "ROLE": r"(?P<role>[^\W\d_][\w-]+)",
     # up to five words or numbers between a verb and its object: "am 3. März"
     "FEW": r"(?: (?:[\d.]+|[\w,'’-]+)){0,5}?",
-    "WORKPLACE": r"(?P<employer>[\w'’-]+(?: [\w'’-]+){0,4})(?=[.,;!]|$)",
     "HAN": _HAN,
     # A surname and a given name. Words for people, such as 高中生 or 江苏人, may start with the same characters.
     "HAN_NAME": rf"[{_SURNAMES}][{_HAN}]{{1,2}}(?<![人者生师员工家座])",

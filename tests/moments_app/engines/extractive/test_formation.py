@@ -138,6 +138,12 @@ def test_single_valued_statements_are_facts_and_their_parts_end_separately() -> 
     assert quotes_of("I'm Nora, I make ceramics, and I keep bees.") == ["I'm Nora, I make ceramics, and I keep bees."]
 
 
+def test_a_sentence_with_very_many_pieces_is_not_split() -> None:
+    assert len(quotes_of("I live in Oslo, I work as a nurse, " * 10 + "I am here.")) > 1
+    sentence = "I live in Oslo, I work as a nurse, " * 500
+    assert quotes_of(sentence) == [sentence]
+
+
 @pytest.mark.parametrize("said", ["I keep bees.", "We own three goats.", "I don't eat pork."])
 def test_animals_and_diets_are_lasting(said: str) -> None:
     assert formed([("user", said)], USER) == [([f"User: {said}"], [])]

@@ -9,6 +9,7 @@ from benchmarks.languages import Language, read_languages
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
 from moments_app.engines.extractive import ExtractiveEngine
+from moments_app.engines.extractive.sentences import needs_context
 from moments_app.engines.transcript import Turn
 
 LANGUAGES = {one.language: one for one in read_languages() if one.language != "en"}
@@ -73,6 +74,21 @@ def test_names_and_tags_are_in_the_persons_language_if_the_assistant_answers_in_
     [moment] = ExtractiveEngine().build_moments(MomentRequest(turns, Journey(), "")).moments
     assert moment.topic_tags and not any(tag.isascii() for tag in moment.topic_tags)
     assert not moment.name.isascii()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("de", "Ich bin Veganerin und liebe es."),
+        ("de", "Mein Hund heißt Rex und ich liebe ihn."),
+        ("fr", "Mon mari s'appelle Paul et je l'aime."),
+        ("ru", "У меня есть собака Рекс, я очень люблю его."),
+        ("zh", "我对花生过敏，所以不吃。"),
+        ("zh", "我喜欢这座城市。"),
+    ],
+)
+def test_a_fact_is_kept_if_it_ends_with_a_liking(code: str, said: str) -> None:
+    assert not needs_context(said, code)
 
 
 @pytest.mark.parametrize(
