@@ -141,7 +141,7 @@ def _section(title: str, *models: str, first: Sequence[dict[str, object]] = ()) 
 
 
 def _entry(model: str) -> dict[str, object]:
-    """Return the sidebar entry of a list, and of the lists that share the entry."""
+    """Return the sidebar entry of a list. Several lists may share it."""
 
     def shown(request: HttpRequest) -> list[str]:
         lists = map(_list, shared_with(model))

@@ -29,7 +29,7 @@ class Item:
     Items are never changed. The class isn't frozen because that would make construction three times slower.
     """
 
-    text: str  # without invisible characters; formats escape it
+    text: str  # without invisible characters; each output format escapes the text
     ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
     # sequence numbers of the first and the last source turn, in their session
     source_sequences: tuple[int, int] | None = None

@@ -261,7 +261,7 @@ def recover_jobs(*, idle: str = "") -> RecoveryResult:
 
 
 def process_name() -> str:
-    """Return a unique name of this process, or an empty string if the kernel doesn't provide its parts.
+    """Return a unique name for this process, or an empty string if the kernel doesn't provide its parts.
 
     Process ids are ambiguous: other machines and containers use the same ids, and the kernel reuses them. So the name
     also contains the machine (`_machine`) and the start time. Workers can only check processes of their own machine.

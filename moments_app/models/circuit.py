@@ -414,7 +414,7 @@ class Circuit(models.Model):
         """Close the circuit, and make all held jobs due. Return False if it was already closed.
 
         If only one person's calls failed, and the successful call was for another person's job (`answered`), isolate
-        the first person. Their jobs keep their backoff. After an outage, isolate no person.
+        the first person. Their jobs keep their backoff. After an outage, isolate nobody.
         """
         this = Circuit.objects.locked(self.engine, self.work)
         if not this.is_open:

@@ -142,7 +142,7 @@ class Rewording:
         return bool(told - names) and bool(names - told)
 
     def _differs_in_marks(self, sentence: str) -> bool:
-        """Return whether a word of the sentence differs from one of the fact only in its marks, such as C++ and C."""
+        """Return whether the sentence has a word of the fact with other marks, such as C instead of C++."""
         own, said = set(words_of(self.before)), set(words_of(sentence))
         return not set(map(without_marks, own - said)).isdisjoint(map(without_marks, said - own))
 

@@ -304,7 +304,7 @@ def _restore_streams(retraction: Retraction, cause: Cause, removed: Sequence[Mem
     """Restore statements, including the lines of texts. They replace newer consolidations.
 
     Args:
-        removed: removed newer statements, and the statements ended by them.
+        removed: the newer statements that were removed, and the statements that they had ended.
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):

@@ -227,7 +227,7 @@ class _Scale:
 def turn_scores(
     words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
 ) -> dict[Place, float]:
-    """Combine the scores of both searches, of sessions and of moments into scores of turns and their neighbors.
+    """Combine the scores of text search, semantic search, sessions and moments into scores of turns and neighbors.
 
     A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
     be beyond the end of their session.

@@ -86,7 +86,7 @@ def _delete(rows: QuerySet[Any]) -> int:
 
 @transaction.atomic
 def _delete_batch(rows: QuerySet[Any]) -> int:
-    # Lock the rows first, so that an item that another transaction is storing again is not deleted.
+    # Lock the rows first, to avoid deleting an item that another transaction is storing again.
     free = rows.select_for_update(skip_locked=True, of=("self",))
     batch = list(free.values_list("pk", flat=True)[:BATCH])
     rows.filter(pk__in=batch).only("pk").delete()  # load only the primary key, because other columns may be large

@@ -23,7 +23,7 @@ from sessions_app.models.user_profile import UserProfile
 from sessions_app.process_cache import VERIFIED
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
-EXPORT, CHAT = "export", "chat"  # additional scopes, for tokens; read includes export, and write includes chat
+EXPORT, CHAT = "export", "chat"  # additional scopes of tokens; `read` includes `export`, and `write` includes `chat`
 _LEVELS = {"read": 0, EXPORT: 0, "write": 1, CHAT: 1, "admin": 2}
 
 
