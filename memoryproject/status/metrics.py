@@ -48,7 +48,10 @@ Figures = Callable[[], Iterator[Metric]]
 
 
 class MetricsView(APIView):
-    """The metrics, for service keys. Keys of the first application get all, other keys those of their application."""
+    """The metrics, for service keys.
+
+    A key of the first application gets all of them. Another key gets only those of its application.
+    """
 
     permission_classes = [HasScope, IsServiceKey]
     throttle_classes = [KeyRateThrottle]  # the daily limits don't apply

@@ -142,7 +142,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return self.filter(due_at__isnull=False)
 
     def claim_next(self) -> "WebhookDelivery | None":
-        """Lease the delivery that has been due longest, and its endpoint. Return None if none is due."""
+        """Lease the most overdue delivery together with its endpoint. Return None if none is due."""
         is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=Now())
         due = self.filter(is_ready, due_at__lte=Now(), endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():

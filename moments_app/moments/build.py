@@ -208,7 +208,7 @@ def _move_boundary(
 
 
 def _reset_counters(session: Session, then: Session) -> None:
-    """Count new turns and tokens from the claim on. `then` is the session at the time of the claim."""
+    """Count the new turns and tokens since the claim. `then` is the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 

@@ -41,7 +41,7 @@ def word_diff(before: str, after: str) -> list[DiffPart]:
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line of one text or both.
+    """A line that occurs in one of the texts, or in both.
 
     Args:
         kind: `same`, `removed` or `added`.

@@ -281,7 +281,7 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
 
 
 def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[TextChange]:
-    """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected."""
+    """Return a mark for each turn that states the wrong fact. Engines then read the corrected turn."""
     # The source turns of the fact may state it in other words, such as "Oscar, my guinea pig".
     sources = set(fact.source_message_ids)
     return [

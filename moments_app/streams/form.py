@@ -227,7 +227,7 @@ def _episodes(
 
 @dataclass(frozen=True)
 class WithdrawnTurns:
-    """Turns whose memories were withdrawn, to be formed again."""
+    """Turns whose memories were withdrawn and must be formed again."""
 
     turns: Sequence[Message]
     is_cut: bool  # whether turns of the current range remain for a later run

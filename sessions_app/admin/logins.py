@@ -295,7 +295,7 @@ class ChangeRole(LoginAction):
 
 
 class Deactivate(LoginAction):
-    """Deactivates a login. Open sessions end with their next request."""
+    """Deactivates a login. Its open sessions end at their next request."""
 
     route, name = "<int:pk>/deactivate/", "deactivate"
     entry, message = "Deactivated.", "can no longer log in."

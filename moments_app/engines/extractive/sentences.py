@@ -60,7 +60,7 @@ _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {
     (*head.split(" "),): re.compile(fill_pattern(pattern, english())) for head, pattern in table_lines("own_kinds")
 }
-# Additional weights of lasting information by kind. Kinds that stay true and useful for longer weigh more.
+# Additional weights for lasting information, keyed by kind. Kinds that stay true and useful for longer weigh more.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _FROM_NOW = r"next time|from now on|in future|in the future"
 _ORDER = re.compile(

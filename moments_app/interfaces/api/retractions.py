@@ -179,7 +179,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     def create(self, request: Request) -> Response:
         """Retract turns or directly written items. `preview` only returns the memory that would be removed (200).
 
-        Archived turns are restored first, also for `preview`.
+        Archived turns are restored first, even for `preview`.
         """
         self.find_person()
         if "session_id" not in self.validated_data:

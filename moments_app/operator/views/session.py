@@ -129,7 +129,7 @@ class MoreTurns(Transcript):
 
 
 class SessionSummaries(SessionTab):
-    """Versions of the rolling summary, newest first, and the current one."""
+    """The current rolling summary and all its versions, newest first."""
 
     route, name, tab = "<int:pk>/summaries/", "summaries", "Summaries"
     needs = ("moments_app.view_summary",)
@@ -320,7 +320,7 @@ class SummaryForm(FormPage[Summary]):
 
 
 class RetrySummary(OperatorView):
-    """Restart the failed job. It writes another version, over the newest window."""
+    """Restart the failed job. It writes another version, which covers the newest window."""
 
     route, name = "retry/<int:session_pk>/", "retry"
 
