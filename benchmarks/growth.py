@@ -1,8 +1,8 @@
-"""How durations grow with the number of a person's turns, and of people: `python -m benchmarks.growth`.
+"""How durations grow with turns per person, and with people: `python -m benchmarks.growth`.
 
-A site with default settings stores one real conversation. Copies of its sessions, with the words and vectors of its
-turns, belong to people with more turns. One client sends each kind of request for each of these people in turn. Then
-the benchmark creates other people, who have words but no vectors, and sends the requests for one person again.
+A site with default settings stores one real conversation. People with more turns get copies of its sessions,
+with the turns' words and vectors. One client sends each kind of request for all of them alternately. Then the benchmark
+adds people whose turns have no vectors, and sends the requests for one person again.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MANY_ROWS = 10_000  # smaller tables may be read whole
 TITLE = "Durations by the number of {}"
 NOTE = (
     "p50 in milliseconds, divided by the seconds that ten million loops of `x += i` take. Growth: the last number, "
-    "divided by the first. Large tables that were read whole meanwhile: {}."
+    "divided by the first. Large tables with full scans: {}."
 )
 # The SQL that copies the rows of some sessions (`read`) for people. The first copy keeps its session's id. Vectors get
 # a little noise, because an index of nearest neighbors works badly with many equal vectors.
@@ -69,16 +69,16 @@ _COPIES = {
         WHERE session.id = ANY(%(sessions)s)
     """,
 }
-_OTHER_COLUMNS = {"id", "user_id", "session_id", "source_id", "moment_id", "vector"}  # of copies
+_NOT_COPIED = {"id", "user_id", "session_id", "source_id", "moment_id", "vector"}
 
-Times = dict[str, list[float]]  # by kind of request, in milliseconds per unit
+Times = dict[str, list[float]]  # by kind of request, in milliseconds divided by `seconds_of_loop()`
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--turns", type=int, nargs="+", default=TURNS, help="numbers of turns of a person")
     parser.add_argument("--people", type=int, nargs="+", default=PEOPLE, help="numbers of people")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"requests of each kind and person ({ROUNDS})")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"requests of each kind per person ({ROUNDS})")
     options = parser.parse_args(arguments)
     [conversation] = [one for one in read_folder(CONVERSATIONS) if one.id == CONVERSATION]
     with running_site() as (folder, _pid, port, key):
@@ -138,10 +138,10 @@ def _copy(people: Sequence[int], sessions: Sequence[int], *, copies: int, tables
     from django.db import connection, transaction
 
     values: dict[str, Any] = {"people": [*people], "sessions": [*sessions], "copies": copies}
-    with transaction.atomic(), connection.cursor() as cursor:  # sweeps see complete copies
+    with transaction.atomic(), connection.cursor() as cursor:  # sweeps see whole copies only
         for label, sql in [*_COPIES.items()][:tables]:
             fields = [field.column for field in apps.get_model(label)._meta.concrete_fields]
-            columns = [column for column in fields if column not in _OTHER_COLUMNS]
+            columns = [column for column in fields if column not in _NOT_COPIED]
             read = ", ".join(f"read.{column}" for column in columns)
             cursor.execute(sql.format(columns=", ".join(columns), read=read), values)
 

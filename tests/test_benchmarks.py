@@ -463,7 +463,7 @@ def test_each_kind_of_request_is_made_before_memory_is_read(tmp_path: Path) -> N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_copies_of_a_conversation_are_asked_for_at_each_size(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_kind_of_request_is_timed_at_each_size(capsys: pytest.CaptureFixture[str]) -> None:
     key = ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
     [conversation] = [one for one in read_folder(CONVERSATIONS) if one.id == growth.CONVERSATION]
     with live_site() as url, closing(Http(port := int(url.rpartition(":")[2]), key)) as http:

@@ -49,9 +49,9 @@ class BodyLimitMiddleware(MiddlewareMixin):
 
 
 class LimitsMiddleware:
-    """Limits how long a request may use the database, and returns an error if a page exceeds a limit.
+    """Limits how long a request may use the database, and returns 503 for temporary database errors.
 
-    Counts an API call for its key and application, and adds the rate limit headers to the response.
+    Counts API calls per key and application, and adds the rate limit headers to the response.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -68,7 +68,7 @@ class LimitsMiddleware:
             return self._checked(request, answer)
 
     def _checked(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
-        """Return the response. If the request made no query, check its key first."""
+        """Return the response. Check the key first, unless a query already has."""
         try:
             check_key_now()
         except AuthenticationFailed as error:

@@ -250,7 +250,7 @@ class IncludedContent:
 
 
 def _address_as_fact(item: Item) -> str:
-    """Return an item's address. A task, goal or problem is also stored as a fact, so return the fact's address."""
+    """Return an item's address; for a task, goal or problem, that of the fact in which it is stored."""
     return item.ref.replace(ENTITIES, ATOMS, 1)
 
 

@@ -1,11 +1,10 @@
 """The role and the timeouts of a transaction, and other SQL that is sent in the same message as a statement.
 
-This saves round trips. Providers return the SQL before each statement. `SessionsAppConfig` registers them. Settings in
-the SQL are valid only until the transaction ends, so a pooler can reuse the connection for other processes.
+This saves round trips. Providers return the SQL to send before a statement. `SessionsAppConfig` registers them.
+Settings in the SQL are valid only until the transaction ends, so a pooler can reuse the connection for other processes.
 
-A request has timeouts for locks, statements and idle transactions, in any role and also for single statements. It also
-has a deadline. No statement starts after the deadline, and no timeout extends beyond it, except that timeouts are
-rounded up to a tenth of a second.
+A request has timeouts for locks, statements and idle transactions, in every role and also in autocommit mode. It also
+has a deadline. No statement starts after the deadline, or runs more than `MAX_OVERRUN` seconds past it.
 """
 
 import math
@@ -77,7 +76,7 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
         return execute(sql, params, many, context)
     before = "".join(statements for _, statements in added)
     if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
-        # The first statement of a transaction is sent with `before`.
+        # For the SELECT, which starts the transaction, this function runs again and adds `before`.
         own_message = "SELECT" if starts_transaction else before
         return _executed_after(context["connection"], own_message, lambda: execute(sql, params, many, context))
     try:
@@ -152,7 +151,7 @@ class RequestKind(Enum):
 
 
 class Deadline:
-    """The time at which a request ends with 503, given in seconds from now."""
+    """The time, `seconds` from now, at which a request ends with 503."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
@@ -245,7 +244,7 @@ def _limits(kind: RequestKind, left: float) -> dict[str, float]:
 
 
 def _tenths(seconds: float) -> float:
-    """Round up to a tenth of a second, so psycopg can reuse prepared messages."""
+    """Round up to a tenth of a second, so that many requests send the same SQL."""
     return math.ceil(seconds * 10) / 10
 
 

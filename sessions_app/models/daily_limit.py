@@ -5,8 +5,8 @@ waits for a lock: if another transaction has locked the day's row, the function 
 several rows, and its usage is their sum.
 
 A web process counts requests in memory. Once a second, a thread adds the counts to `DailyUsage` and reads what other
-processes have counted. A request runs a query only if limits exist and the usage of its key or application was not read
-in the last `CACHE_SECONDS`. If a process is killed, its unwritten counts are lost, in the client's favor. Model calls
+processes have counted. A request reads usage from the database only if limits exist and the cached usage is older than
+`CACHE_SECONDS`. If a process is killed, its unwritten counts are lost, in the client's favor. Model calls
 are counted in the transaction that records them.
 """
 
@@ -274,7 +274,7 @@ class _Meter:
             usage_status = self._now(subject)
             if not usage_status.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
-        usage_writer.add(None)  # after releasing the lock, because the writer acquires its own lock before this one
+        usage_writer.add(None)  # outside the lock, because the writer takes its own lock first
         return usage_status
 
     def usage_status(self, subject: Subject) -> UsageStatus:

@@ -53,7 +53,7 @@ LINE_OVERHEAD = 8  # tokens around a result
 LENGTH_EXPONENT = 0.2
 SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # how operators' pages name the two searches
-CACHED_TEXTS = 20_000  # maximum results whose tokens are cached
+CACHED_TEXTS = 20_000  # maximum texts with cached token counts
 
 
 @cached_by_hash(CACHED_TEXTS)  # the contexts of a person share many results

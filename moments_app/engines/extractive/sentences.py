@@ -51,7 +51,7 @@ _NAMED = re.compile(
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
 # kinds: an instruction on how to answer, and any lasting information in a language other than English
 INSTRUCTION, OTHER = "instruction", "other"
-MAX_PIECES = 30  # maximum pieces of a sentence that is split; a growing part is parsed again with each piece
+MAX_PIECES = 30  # maximum pieces; a sentence with more is not split, because the time is quadratic
 START_CHARS = 48  # number of characters at the start of a sentence in which to look for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
@@ -132,7 +132,7 @@ class Sentence:
 
     @cached_property
     def is_statement(self) -> bool:
-        """True if it is long enough, mostly letters or an attribute ("I'm 41."), and no question or reaction."""
+        """True if it is long enough, is mostly letters or sets an attribute, and is no question or reaction."""
         if self.is_question or self.is_reaction or not self._is_long_enough:
             return False
         letters = sum(character.isalpha() or character.isspace() for character in self.text)
@@ -425,5 +425,5 @@ def _has_lasting_word(text: str, language: str) -> bool:
 
 
 def _without_elisions(text: str) -> list[str]:
-    """Return the words of a text in another language than English. French "j'aime" has two."""
+    """Return the words of a text in a language other than English. French "j'aime" has two."""
     return words(text.replace("’", "'").replace("'", " "))
