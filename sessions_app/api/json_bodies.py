@@ -22,12 +22,12 @@ _LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError("A number in the JSON is too large.")
+        raise ParseError("A number in the JSON is too large.")
     return number
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not valid JSON.")
+    raise ParseError(f"{name} is not valid JSON.")
 
 
 class StrictJSONParser(BaseParser):
