@@ -1,7 +1,7 @@
 """The words, sentences and language of a text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 
 from moments_app.engines import times
@@ -26,7 +26,9 @@ _WORD = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff]|{LETTERS}(?:['’]{LETTERS})*
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
-_WIDE_SENTENCE = re.compile(r"[^。！？\n]+[。！？]?")
+# A quotation, which may contain several sentences.
+_QUOTATION = re.compile(r'"[^"\n]{1,300}"|[“„][^“”„\n]{1,300}[“”]|«[^«»\n]{1,300}»|「[^「」\n]{1,300}」')
+_WIDE_SENTENCE = re.compile(rf"(?:{_QUOTATION.pattern}|[^。！？\n])+[。！？]?")
 # An end of a sentence, with closing quotation marks, before a space. Includes the marks of Arabic and Hindi.
 _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
@@ -113,13 +115,19 @@ def sentences(text: str) -> list[str]:
 
 
 def _divided(line: str) -> Iterator[str]:
-    start = 0
+    start, is_quoted = 0, in_quotation(line)
     for end in _END.finditer(line):
         is_mark = _LIST_MARK.fullmatch(line, start, end.start())
-        if not is_mark and not _is_within(line, max(start, end.start() - 8), end):
+        if not is_mark and not is_quoted(end.start()) and not _is_within(line, max(start, end.start() - 8), end):
             yield line[start : end.end()]
             start = end.end()
     yield line[start:]
+
+
+def in_quotation(text: str) -> Callable[[int], bool]:
+    """Return a function that tells whether the character at a position is between quotation marks."""
+    spans = [found.span() for found in _QUOTATION.finditer(text)]
+    return lambda position: any(start < position < end - 1 for start, end in spans)
 
 
 def _is_within(line: str, start: int, end: re.Match[str]) -> bool:

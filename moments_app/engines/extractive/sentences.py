@@ -7,9 +7,17 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import groupby
+from itertools import groupby, pairwise
 
-from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences, words
+from moments_app.engines.extractive.language import (
+    ENGLISH,
+    content_words,
+    in_quotation,
+    is_wide,
+    language_of,
+    sentences,
+    words,
+)
 from moments_app.engines.statements import is_not_asserted, is_question, statement_of
 from moments_app.engines.statements.dates import has_relative_time, with_dates
 from moments_app.engines.tables import any_of, any_pattern, english, fill_pattern, table_lines, table_words
@@ -218,7 +226,9 @@ def quotes_of(sentence: str) -> list[str]:
     "My name is Nora, I live in Oslo" sets a name and a home. If a part has no subject, the previous subject is
     repeated: "I live in Oslo.", "I … work as a nurse."
     """
-    pieces = _PIECE.split(sentence)
+    is_quoted = in_quotation(sentence)
+    cuts = [0, *(cut.start() for cut in _PIECE.finditer(sentence) if not is_quoted(cut.start())), len(sentence)]
+    pieces = [sentence[start:end] for start, end in pairwise(cuts)]
     if len(pieces) > MAX_PIECES:
         return [sentence]
     parts, subject = [""], ""
@@ -378,12 +388,16 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 def needs_context(text: str, language: str) -> bool:
     """Return whether a sentence, without its leading interjections, is unclear without the previous sentence."""
-    if any_pattern("leaning", language).search(text) or _PART.search(text) or text.count('"') % 2:
+    if any_pattern("leaning", language).search(text) or _PART.search(text) or _has_open_quotation(text):
         return True
     if language != ENGLISH:
         return False
     pronoun = _PRONOUN.search(text)
     return pronoun is not None and not _NAMED.search(text[: pronoun.start()])
+
+
+def _has_open_quotation(text: str) -> bool:
+    return any(sum(map(text.count, marks)) % 2 for marks in ('"', "“”„", "«»", "「」"))
 
 
 def is_about_speaker(text: str, language: str) -> bool:

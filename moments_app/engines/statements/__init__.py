@@ -36,14 +36,17 @@ _SHORT = [
         (r"\b(?:I|[Ww]e)'ll\b", "I will"),
         (r"\b[Ww]e\b", "I"),
         (r"\b[Mm]y\b|\b[Oo]ur\b", "I's"),
+        (r"^[Nn]ame's (?=[A-Z])", "I's name is "),
         (r"name's\b", "name is"),
+        (r"\bintroduce myself: (?=[A-Z])", "introduce myself; I is called "),
         (
-            r"\b(?:[Yy]ou (?:can|may) |[Pp]lease |[Pp]eople |[Ee]verybody |[Ff]riends )?[Cc]alls? me (?=[A-Z])",
+            r"\b(?:(?:[Yy]ou (?:can|may)|[Pp]lease|(?:I's )?[Ff]riends|(?:[Mm]ost )?[Pp]eople|[Ee]very(?:body|one)) )?"
+            r"(?:just )?[Cc]alls? me (?=[A-Z])",
             "I is called ",
         ),
     )
 ]
-_IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me)\b")
+_IN_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|My|my|We|[Cc]alls? me|introduce myself)\b|^[Nn]ame's\b")
 _LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # omissions in a quote, and dates added to it
 _CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
 _ARTICLE = re.compile(r"^(?:an?|the) ")
@@ -105,7 +108,9 @@ _ENGLISH_PARTS = {
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
 _QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
 _QUOTED = re.compile(
-    r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b[^\"”“»」]*[\"”“»」]|[“「][^”」]*我"
+    r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|soy|estoy|tengo|vivo|trabajo|je|j'|mon|я|мой|живу|работаю)\b"
+    r"[^\"”“»」]*[\"”“»」]|[“「][^”」]*我",
+    re.IGNORECASE,
 )
 OTHER, PLAN = "other", "plan"
 MAX_WORTH = 1.0  # worth of a statement that sets an attribute
