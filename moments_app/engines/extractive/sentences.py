@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import groupby, pairwise
 
@@ -65,6 +65,8 @@ START_CHARS = 48  # number of characters at the start of a sentence in which to 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
+CHINESE = "zh"
+FAMILY = {*"sister brother mother father wife husband daughter son grandmother grandfather".split()}
 _PATTERNS = {
     (*head.split(" "),): re.compile(fill_pattern(pattern, english())) for head, pattern in table_lines("own_kinds")
 }
@@ -403,9 +405,17 @@ def _has_open_quotation(text: str) -> bool:
 def is_about_speaker(text: str, language: str) -> bool:
     """Return whether the start of a sentence is about its speaker."""
     if language != ENGLISH:
-        return not set(table_words("first_person", language)).isdisjoint(_without_elisions(text))
+        own = table_words("first_person", language)
+        return not set(own).isdisjoint(_without_elisions(text)) or text.startswith(_relatives(language))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
     return bool(_FIRST_PERSON.search(text[:START_CHARS])) and not is_everybodys and not _OF_LISTENER.match(text)
+
+
+@cache
+def _relatives(language: str) -> tuple[str, ...]:
+    """Return the words for relatives that, at the start of a sentence, mean the speaker's own: "女儿六岁"."""
+    words = table_words("relationships", CHINESE) if language == CHINESE else ()
+    return tuple(word for word, _, relationship in (entry.partition("=") for entry in words) if relationship in FAMILY)
 
 
 def is_instruction(text: str) -> bool:

@@ -89,6 +89,7 @@ AS_IT_IS = (
     "Guten Morgen, ich habe Hunger.",
     "Vengo por la mañana.",
     "Ich wohne hier.",
+    "请写明日期。",
 )
 
 
