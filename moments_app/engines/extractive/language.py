@@ -1,10 +1,12 @@
 """The words, sentences and language of a text."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 
 from moments_app.engines import times
+from moments_app.engines.statements import QUOTATION
 from moments_app.engines.tables import table_words, word_set
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
@@ -26,11 +28,13 @@ _WORD = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff]|{LETTERS}(?:['’]{LETTERS})*
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
-# A quotation, which may contain several sentences.
-_QUOTATION = re.compile(r'"[^"\n]{1,300}"|[“„][^“”„\n]{1,300}[“”]|«[^«»\n]{1,300}»|「[^「」\n]{1,300}」')
-_WIDE_SENTENCE = re.compile(rf"(?:{_QUOTATION.pattern}|[^。！？\n])+[。！？]?")
+# A quotation may contain several sentences. If its last one ends, so does the sentence that contains it.
+_QUOTED, _UNQUOTED = f"(?:{QUOTATION.pattern})", f"(?!{QUOTATION.pattern})[^。！？\n]"
+_WIDE_SENTENCE = re.compile(
+    rf"(?:{_UNQUOTED}|{_QUOTED}(?<![。！？].))*(?:{_QUOTED}|[。！？])|(?:{_UNQUOTED}|{_QUOTED})+"
+)
 # An end of a sentence, with closing quotation marks, before a space. Includes the marks of Arabic and Hindi.
-_END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
+_END = re.compile(r"(?<=[.!?…؟।])(?:[\"'”’“‘»」)\]]|\s»)*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
 # Periods that don't end a sentence: those of titles, initials, and abbreviations such as "e.g.".
 _NO_END = re.compile(
@@ -118,7 +122,7 @@ def _divided(line: str) -> Iterator[str]:
     start, is_quoted = 0, in_quotation(line)
     for end in _END.finditer(line):
         is_mark = _LIST_MARK.fullmatch(line, start, end.start())
-        if not is_mark and not is_quoted(end.start()) and not _is_within(line, max(start, end.start() - 8), end):
+        if not is_mark and not is_quoted(end.end()) and not _is_within(line, max(start, end.start() - 8), end):
             yield line[start : end.end()]
             start = end.end()
     yield line[start:]
@@ -126,8 +130,9 @@ def _divided(line: str) -> Iterator[str]:
 
 def in_quotation(text: str) -> Callable[[int], bool]:
     """Return a function that tells whether the character at a position is between quotation marks."""
-    spans = [found.span() for found in _QUOTATION.finditer(text)]
-    return lambda position: any(start < position < end - 1 for start, end in spans)
+    spans = [found.span() for found in QUOTATION.finditer(text)]
+    starts = [start for start, _ in spans]
+    return lambda at: (before := bisect_left(starts, at)) > 0 and at < spans[before - 1][1]
 
 
 def _is_within(line: str, start: int, end: re.Match[str]) -> bool:

@@ -399,7 +399,7 @@ def needs_context(text: str, language: str) -> bool:
 
 
 def _has_open_quotation(text: str) -> bool:
-    return any(sum(map(text.count, marks)) % 2 for marks in ('"', "“”„", "«»", "「」"))
+    return any(sum(map(text.count, marks)) % 2 for marks in ('"', "“”„", "«»", "「」", "『』"))
 
 
 def is_about_speaker(text: str, language: str) -> bool:

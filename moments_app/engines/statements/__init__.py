@@ -36,13 +36,17 @@ _SHORT = [
         (r"\b(?:I|[Ww]e)'ll\b", "I will"),
         (r"\b[Ww]e\b", "I"),
         (r"\b[Mm]y\b|\b[Oo]ur\b", "I's"),
-        (r"^[Nn]ame's (?=[A-Z])", "I's name is "),
+        (r"^[Nn]ame's (?=[A-Z][\w' -]*[.!]?$)", "I's name is "),
         (r"name's\b", "name is"),
-        (r"\bintroduce myself: (?=[A-Z])", "introduce myself; I is called "),
+        (r"\bintroduce myself: (?=[A-Z][\w' -]*[,.])", "introduce myself; I is called "),
         (
-            r"\b(?:(?:[Yy]ou (?:can|may)|[Pp]lease|(?:I's )?[Ff]riends|(?:[Mm]ost )?[Pp]eople|[Ee]very(?:body|one)) )?"
-            r"(?:just )?[Cc]alls? me (?=[A-Z])",
+            r"\b(?:(?:I's )?[Ff]riends|(?:[Mm]ost )?[Pp]eople|[Ee]very(?:body|one)) (?:just )?calls? me "
+            r"(?=[A-Z][\w'-]+(?:[,.!]|$| and\b))",
             "I is called ",
+        ),
+        (
+            r"(^|[,;.!–-] ?|\b(?:and|but|so) )(?:(?:[Yy]ou (?:can|may)|[Pp]lease) )?(?:just )?[Cc]all me (?=[A-Z])",
+            r"\1I is called ",
         ),
     )
 ]
@@ -107,11 +111,28 @@ _ENGLISH_PARTS = {
 }
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
 _QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
-_QUOTED = re.compile(
-    r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|soy|estoy|tengo|vivo|trabajo|je|j'|mon|я|мой|живу|работаю)\b"
-    r"[^\"”“»」]*[\"”“»」]|[“「][^”」]*我",
+# Includes single German quotation marks. A straight mark after a digit means inches.
+QUOTATION = re.compile(
+    "|".join(
+        rf"{opening}[^{marks}\n]{{1,300}}[{closing}]"
+        for opening, closing, marks in (
+            (r'(?<!\d)"', '"', '"'),
+            ("[“„]", "“”", "“”„"),
+            ("«", "»", "«»"),
+            ("»", "«", "«»"),
+            ("‚", "‘", "‚‘"),
+            ("「", "」", "「」"),
+            ("『", "』", "『』"),
+        )
+    )
+)
+_QUOTED_PERSON = re.compile(r"\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b")
+# These words also begin titles, such as «Mon oncle». They count only in a quotation next to a colon, a comma or "说".
+_QUOTED_SPEECH = re.compile(
+    r"\b(?:my|ich|mein\w*|yo|mi|soy|estoy|tengo|vivo|trabajo|je|mon|ma|я|мо[йя]|живу|работаю)\b|\bj'|我",
     re.IGNORECASE,
 )
+_BEFORE_SPEECH = re.compile(r"[:：,，说道喊问写讲]\s*$")
 OTHER, PLAN = "other", "plan"
 MAX_WORTH = 1.0  # worth of a statement that sets an attribute
 # kind of a statement by its attribute; the default is `relationship`
@@ -256,7 +277,21 @@ def is_question(text: str) -> bool:
 def is_not_asserted(text: str) -> bool:
     """Return whether a sentence is a question, or something that its speaker doesn't claim to be true."""
     said = text.replace("’", "'")
-    return is_question(said) or bool(any_pattern("unreal").search(said)) or bool(_QUOTED.search(said))
+    return is_question(said) or bool(any_pattern("unreal").search(said)) or _quotes_a_person(said)
+
+
+def _quotes_a_person(text: str) -> bool:
+    """Return whether a text quotes a sentence in the first person."""
+    return any(
+        _QUOTED_PERSON.search(found[0]) or (_QUOTED_SPEECH.search(found[0]) and _is_speech(text, *found.span()))
+        for found in QUOTATION.finditer(text)
+    )
+
+
+def _is_speech(text: str, start: int, end: int) -> bool:
+    if not start:
+        return text.startswith(",", end)
+    return bool(_BEFORE_SPEECH.search(text, max(start - 3, 0), start))
 
 
 def kind_of(text: str) -> str:

@@ -67,6 +67,10 @@ def test_statements_are_quoted_with_speaker_and_date() -> None:
         "I make ceramics in Gothenburg and I'd been a nurse before.",
         "The shop opens in May at Kungsgatan.",
         "Always answer in bullet points.",
+        'I am allergic to nuts and I love the song "My Way".',
+        "Ich wohne in Bonn und mag das Lied „Mein Herz brennt“.",
+        "J'habite à Lyon et j'adore « Mon oncle ».",
+        "我住在上海，最喜欢的歌是“我的祖国”。",
     ],
 )
 def test_sentences_are_quoted_unchanged(said: str) -> None:
@@ -87,6 +91,10 @@ def test_sentences_are_quoted_unchanged(said: str) -> None:
         "Mi vecina me dijo: «Vivo en Badajoz y soy dentista».",
         "Ma voisine m'a dit : « J'habite à Limoges et je suis dentiste. »",
         "邻居跟我说：“我住在洛阳。我是个牙医。”",
+        "她说：『我住在天津。』",
+        "她说“我住在天津”。",
+        "»Ich wohne in Gera«, sagte sie.",
+        "Im Rollenspiel bin ich Bäcker und lebe in Eisenfurt.",
         "Соседка сказала: «Живу в Рязани, работаю врачом».",
         "My friend Bo says I should quit my job at the bakery.",
         "You should never use butter for pancakes.",

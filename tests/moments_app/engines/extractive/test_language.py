@@ -42,3 +42,18 @@ def test_a_sentence_can_begin_with_an_abbreviation(sentence: str) -> None:
 )
 def test_a_period_after_a_number_or_abbreviation_ends_a_sentence_before_another(text: str) -> None:
     assert len(sentences(text)) == 2
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ["I am 5'10\".", "I live in Leeds.", "My brother is 6'1\"."],
+        ["Er sagte: „Ich wohne in Gera. Ich bin Koch.“", "Ich wohne in Kassel."],
+        ["Elle dit : « Je vis à Metz. Je suis boulanger. »", "Je vis à Lyon."],
+        ["他说：“我住在洛阳。我是牙医。”", "我住在上海。"],
+        ["She left.", '"I stay."'],
+    ],
+)
+def test_a_quotation_is_not_split(found: list[str]) -> None:
+    wide = any(character >= "\u4e00" for character in found[0])
+    assert sentences(("" if wide else " ").join(found)) == found
