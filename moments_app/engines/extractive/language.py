@@ -28,11 +28,9 @@ _WORD = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff]|{LETTERS}(?:['’]{LETTERS})*
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
-# A quotation may contain several sentences. If its last one ends, so does the sentence that contains it.
+# A quotation may contain several sentences. One that ends with 。, ！ or ？ also ends the sentence around it.
 _QUOTED, _UNQUOTED = f"(?:{QUOTATION.pattern})", f"(?!{QUOTATION.pattern})[^。！？\n]"
-_WIDE_SENTENCE = re.compile(
-    rf"(?:{_UNQUOTED}|{_QUOTED}(?<![。！？].))*(?:{_QUOTED}|[。！？])|(?:{_UNQUOTED}|{_QUOTED})+"
-)
+_WIDE_SENTENCE = re.compile(rf"(?:{_UNQUOTED}|{_QUOTED}(?<![。！？].))*+(?:{_QUOTED}|[。！？])?")
 # An end of a sentence, with closing quotation marks, before a space. Includes the marks of Arabic and Hindi.
 _END = re.compile(r"(?<=[.!?…؟।])(?:[\"'”’“‘»」)\]]|\s»)*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
@@ -129,7 +127,7 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def in_quotation(text: str) -> Callable[[int], bool]:
-    """Return a function that tells whether the character at a position is between quotation marks."""
+    """Return a function that tells whether a position is in a quotation, after its opening mark."""
     spans = [found.span() for found in QUOTATION.finditer(text)]
     starts = [start for start, _ in spans]
     return lambda at: (before := bisect_left(starts, at)) > 0 and at < spans[before - 1][1]

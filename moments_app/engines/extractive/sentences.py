@@ -413,9 +413,13 @@ def is_about_speaker(text: str, language: str) -> bool:
 
 @cache
 def _relatives(language: str) -> tuple[str, ...]:
-    """Return the words for relatives that, at the start of a sentence, mean the speaker's own: "女儿六岁"."""
-    words = table_words("relationships", CHINESE) if language == CHINESE else ()
-    return tuple(word for word, _, relationship in (entry.partition("=") for entry in words) if relationship in FAMILY)
+    """Return the words that mean a relative of the speaker if they begin a sentence: "女儿六岁".
+
+    Words of one character also begin names, such as 哥本哈根.
+    """
+    entries = table_words("relationships", language) if language == CHINESE else ()
+    words_and_meanings = (entry.split("=") for entry in entries)
+    return tuple(word for word, meaning in words_and_meanings if meaning in FAMILY and len(word) > 1)
 
 
 def is_instruction(text: str) -> bool:

@@ -38,7 +38,7 @@ _SHORT = [
         (r"\b[Mm]y\b|\b[Oo]ur\b", "I's"),
         (r"^[Nn]ame's (?=[A-Z][\w' -]*[.!]?$)", "I's name is "),
         (r"name's\b", "name is"),
-        (r"\bintroduce myself: (?=[A-Z][\w' -]*[,.])", "introduce myself; I is called "),
+        (r"\bintroduce myself: (?=(?!I'm)[A-Z][\w'-]+ [A-Z][\w'-]+[,.])", "introduce myself; I is called "),
         (
             r"\b(?:(?:I's )?[Ff]riends|(?:[Mm]ost )?[Pp]eople|[Ee]very(?:body|one)) (?:just )?calls? me "
             r"(?=[A-Z][\w'-]+(?:[,.!]|$| and\b))",
@@ -111,15 +111,16 @@ _ENGLISH_PARTS = {
 }
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
 _QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
-# Includes single German quotation marks. A straight mark after a digit means inches.
+# A quotation in the usual marks, including single German ones. A straight mark after a digit means inches.
 QUOTATION = re.compile(
     "|".join(
-        rf"{opening}[^{marks}\n]{{1,300}}[{closing}]"
+        rf"{opening}[^{marks}\n]+[{closing}]"
         for opening, closing, marks in (
             (r'(?<!\d)"', '"', '"'),
-            ("[“„]", "“”", "“”„"),
+            ("“", "“”", "“”„"),
+            ("„", '"“”', '"“”„'),
             ("«", "»", "«»"),
-            ("»", "«", "«»"),
+            (r"»(?=\w)", "«", "«»"),
             ("‚", "‘", "‚‘"),
             ("「", "」", "「」"),
             ("『", "』", "『』"),
@@ -127,7 +128,8 @@ QUOTATION = re.compile(
     )
 )
 _QUOTED_PERSON = re.compile(r"\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b")
-# These words also begin titles, such as «Mon oncle». They count only in a quotation next to a colon, a comma or "说".
+# These words also begin titles, such as «Mon oncle». They count only if the quotation begins the text, or follows a
+# colon, a comma or a Chinese verb such as 说.
 _QUOTED_SPEECH = re.compile(
     r"\b(?:my|ich|mein\w*|yo|mi|soy|estoy|tengo|vivo|trabajo|je|mon|ma|я|мо[йя]|живу|работаю)\b|\bj'|我",
     re.IGNORECASE,
@@ -283,15 +285,13 @@ def is_not_asserted(text: str) -> bool:
 def _quotes_a_person(text: str) -> bool:
     """Return whether a text quotes a sentence in the first person."""
     return any(
-        _QUOTED_PERSON.search(found[0]) or (_QUOTED_SPEECH.search(found[0]) and _is_speech(text, *found.span()))
+        _QUOTED_PERSON.search(found[0]) or (_QUOTED_SPEECH.search(found[0]) and _is_speech(text, found.start()))
         for found in QUOTATION.finditer(text)
     )
 
 
-def _is_speech(text: str, start: int, end: int) -> bool:
-    if not start:
-        return text.startswith(",", end)
-    return bool(_BEFORE_SPEECH.search(text, max(start - 3, 0), start))
+def _is_speech(text: str, start: int) -> bool:
+    return not start or bool(_BEFORE_SPEECH.search(text, max(start - 3, 0), start))
 
 
 def kind_of(text: str) -> str:

@@ -51,6 +51,9 @@ def test_a_period_after_a_number_or_abbreviation_ends_a_sentence_before_another(
         ["Er sagte: „Ich wohne in Gera. Ich bin Koch.“", "Ich wohne in Kassel."],
         ["Elle dit : « Je vis à Metz. Je suis boulanger. »", "Je vis à Lyon."],
         ["他说：“我住在洛阳。我是牙医。”", "我住在上海。"],
+        ["我的朋友都叫我“老王”，我住在上海"],
+        ['My dog is called "Rex" and I live in Leeds.', "I like 寿司."],
+        ["Il est parti ».", "J'habite à Lyon.", "Il dit « bonjour »."],
         ["She left.", '"I stay."'],
     ],
 )

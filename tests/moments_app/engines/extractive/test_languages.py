@@ -113,6 +113,7 @@ def test_a_fact_is_kept_if_it_ends_with_a_liking(code: str, said: str) -> None:
         ("ru", "Я не ем мясо.", "Я люблю это."),
         ("zh", "我喜欢喝绿茶。", "我喜欢这个。"),
         ("zh", "女儿豆豆六岁，大班。", "朋友六点来。"),
+        ("es", "Me dedico a reparar bicicletas.", "Me voy a casa."),
     ],
 )
 def test_short_lasting_statements_are_kept_and_small_talk_is_not(code: str, said: str, small_talk: str) -> None:
