@@ -28,9 +28,10 @@ _WORD = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff]|{LETTERS}(?:['’]{LETTERS})*
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HANGUL = re.compile(r"[\uac00-\ud7af]")
-# A quotation may contain several sentences. One that ends with 。, ！ or ？ also ends the sentence around it.
-_QUOTED, _UNQUOTED = f"(?:{QUOTATION.pattern})", f"(?!{QUOTATION.pattern})[^。！？\n]"
-_WIDE_SENTENCE = re.compile(rf"(?:{_UNQUOTED}|{_QUOTED}(?<![。！？].))*+(?:{_QUOTED}|[。！？])?")
+# A quotation may contain several sentences. If 。, ！ or ？ comes just before its closing mark, the quotation also ends
+# the sentence that contains it.
+_QUOTATION, _OTHER_CHARACTER = f"(?:{QUOTATION.pattern})", f"(?!{QUOTATION.pattern})[^。！？\n]"
+_WIDE_SENTENCE = re.compile(rf"(?:{_OTHER_CHARACTER}|{_QUOTATION}(?<![。！？].))*+(?:{_QUOTATION}|[。！？])?")
 # An end of a sentence, with closing quotation marks, before a space. Includes the marks of Arabic and Hindi.
 _END = re.compile(r"(?<=[.!?…؟।])(?:[\"'”’“‘»」)\]]|\s»)*\s+")
 _LIST_MARK = re.compile(r"\s*\d{1,2}\.")
@@ -127,7 +128,7 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def in_quotation(text: str) -> Callable[[int], bool]:
-    """Return a function that tells whether a position is in a quotation, after its opening mark."""
+    """Return a function that tells whether a position is in a quotation. The opening mark is not."""
     spans = [found.span() for found in QUOTATION.finditer(text)]
     starts = [start for start, _ in spans]
     return lambda at: (before := bisect_left(starts, at)) > 0 and at < spans[before - 1][1]

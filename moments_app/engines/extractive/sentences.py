@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import groupby, pairwise
 
@@ -20,6 +20,7 @@ from moments_app.engines.extractive.language import (
 )
 from moments_app.engines.statements import is_not_asserted, is_question, statement_of
 from moments_app.engines.statements.dates import has_relative_time, with_dates
+from moments_app.engines.statements.named_people import RELATIONSHIPS
 from moments_app.engines.tables import any_of, any_pattern, english, fill_pattern, table_lines, table_words
 from moments_app.engines.transcript import Turn
 
@@ -65,8 +66,12 @@ START_CHARS = 48  # number of characters at the start of a sentence in which to 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
-CHINESE = "zh"
 FAMILY = {*"sister brother mother father wife husband daughter son grandmother grandfather".split()}
+# Words that mean the speaker's own relative at the start of a sentence: "女儿六岁". Words of one character are left
+# out, because they also begin names, such as 哥本哈根.
+_OWN_RELATIVES = {
+    "zh": tuple(word for word, meaning in RELATIONSHIPS["zh"].items() if meaning in FAMILY and len(word) > 1)
+}
 _PATTERNS = {
     (*head.split(" "),): re.compile(fill_pattern(pattern, english())) for head, pattern in table_lines("own_kinds")
 }
@@ -390,7 +395,7 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 def needs_context(text: str, language: str) -> bool:
     """Return whether a sentence, without its leading interjections, is unclear without the previous sentence."""
-    if any_pattern("leaning", language).search(text) or _PART.search(text) or _has_open_quotation(text):
+    if any_pattern("leaning", language).search(text) or _PART.search(text) or _has_unpaired_mark(text):
         return True
     if language != ENGLISH:
         return False
@@ -398,7 +403,7 @@ def needs_context(text: str, language: str) -> bool:
     return pronoun is not None and not _NAMED.search(text[: pronoun.start()])
 
 
-def _has_open_quotation(text: str) -> bool:
+def _has_unpaired_mark(text: str) -> bool:
     return any(sum(map(text.count, marks)) % 2 for marks in ('"', "“”„", "«»", "「」", "『』"))
 
 
@@ -406,20 +411,9 @@ def is_about_speaker(text: str, language: str) -> bool:
     """Return whether the start of a sentence is about its speaker."""
     if language != ENGLISH:
         own = table_words("first_person", language)
-        return not set(own).isdisjoint(_without_elisions(text)) or text.startswith(_relatives(language))
+        return not set(own).isdisjoint(_without_elisions(text)) or text.startswith(_OWN_RELATIVES.get(language, ()))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
     return bool(_FIRST_PERSON.search(text[:START_CHARS])) and not is_everybodys and not _OF_LISTENER.match(text)
-
-
-@cache
-def _relatives(language: str) -> tuple[str, ...]:
-    """Return the words that mean a relative of the speaker if they begin a sentence: "女儿六岁".
-
-    Words of one character also begin names, such as 哥本哈根.
-    """
-    entries = table_words("relationships", language) if language == CHINESE else ()
-    words_and_meanings = (entry.split("=") for entry in entries)
-    return tuple(word for word, meaning in words_and_meanings if meaning in FAMILY and len(word) > 1)
 
 
 def is_instruction(text: str) -> bool:

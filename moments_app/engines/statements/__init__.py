@@ -111,11 +111,12 @@ _ENGLISH_PARTS = {
 }
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
 _QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
-# A quotation in the usual marks, including single German ones. A straight mark after a digit means inches.
+# A quotation in the usual marks, including the German single marks ‚ and ‘. A straight mark after a digit can't open a
+# quotation, because it may mean inches.
 QUOTATION = re.compile(
     "|".join(
-        rf"{opening}[^{marks}\n]+[{closing}]"
-        for opening, closing, marks in (
+        rf"{opening}[^{excluded}\n]+[{closing}]"
+        for opening, closing, excluded in (
             (r'(?<!\d)"', '"', '"'),
             ("“", "“”", "“”„"),
             ("„", '"“”', '"“”„'),
@@ -127,10 +128,10 @@ QUOTATION = re.compile(
         )
     )
 )
-_QUOTED_PERSON = re.compile(r"\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b")
-# These words also begin titles, such as «Mon oncle». They count only if the quotation begins the text, or follows a
-# colon, a comma or a Chinese verb such as 说.
-_QUOTED_SPEECH = re.compile(
+_FIRST_PERSON = re.compile(r"\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b")
+# These words, capitalized or not, also occur in titles, such as «Mon oncle». They count only if the quotation begins
+# the text, or follows a colon, a comma or a Chinese verb such as 说.
+_FIRST_PERSON_OR_TITLE = re.compile(
     r"\b(?:my|ich|mein\w*|yo|mi|soy|estoy|tengo|vivo|trabajo|je|mon|ma|я|мо[йя]|живу|работаю)\b|\bj'|我",
     re.IGNORECASE,
 )
@@ -279,18 +280,19 @@ def is_question(text: str) -> bool:
 def is_not_asserted(text: str) -> bool:
     """Return whether a sentence is a question, or something that its speaker doesn't claim to be true."""
     said = text.replace("’", "'")
-    return is_question(said) or bool(any_pattern("unreal").search(said)) or _quotes_a_person(said)
+    return is_question(said) or bool(any_pattern("unreal").search(said)) or _quotes_first_person(said)
 
 
-def _quotes_a_person(text: str) -> bool:
+def _quotes_first_person(text: str) -> bool:
     """Return whether a text quotes a sentence in the first person."""
     return any(
-        _QUOTED_PERSON.search(found[0]) or (_QUOTED_SPEECH.search(found[0]) and _is_speech(text, found.start()))
+        _FIRST_PERSON.search(found[0]) or (_FIRST_PERSON_OR_TITLE.search(found[0]) and _is_speech(text, found.start()))
         for found in QUOTATION.finditer(text)
     )
 
 
 def _is_speech(text: str, start: int) -> bool:
+    """Return whether a quotation begins the text, or follows a colon, a comma or a Chinese verb of saying."""
     return not start or bool(_BEFORE_SPEECH.search(text, max(start - 3, 0), start))
 
 

@@ -34,14 +34,15 @@ class NamedPerson(NamedTuple):
     owner: str = ""  # the name of the other person, such as "Nora" in "Nora's son Tim"; blank for "my son"
 
 
-_WORDS = {
+# Relationships to the speaker in English, by language and word.
+RELATIONSHIPS = {
     language: dict(entry.split("=") for entry in words.split()) for language, words in table_lines("relationships")
 }
-_BY_WORD = {word.casefold(): relationship for words in _WORDS.values() for word, relationship in words.items()}
+_BY_WORD = {word.casefold(): relationship for words in RELATIONSHIPS.values() for word, relationship in words.items()}
 
 
 def _any_word_of(language: str) -> str:
-    return "|".join(map(re.escape, sorted(_WORDS[language], key=len, reverse=True)))
+    return "|".join(map(re.escape, sorted(RELATIONSHIPS[language], key=len, reverse=True)))
 
 
 def _compiled(language: str, pattern: str) -> re.Pattern[str]:

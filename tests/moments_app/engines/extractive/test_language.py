@@ -57,6 +57,6 @@ def test_a_period_after_a_number_or_abbreviation_ends_a_sentence_before_another(
         ["She left.", '"I stay."'],
     ],
 )
-def test_a_quotation_is_not_split(found: list[str]) -> None:
+def test_a_sentence_ends_outside_of_quotations(found: list[str]) -> None:
     wide = any(character >= "\u4e00" for character in found[0])
     assert sentences(("" if wide else " ").join(found)) == found
