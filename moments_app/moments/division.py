@@ -22,7 +22,7 @@ from moments_app.jobs.process import InputChanged, ProcessInput, Progress, activ
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import EPISODE_FIELDS, moment_key
-from moments_app.moments.journey import KnownHistory, are_current, journey_text
+from moments_app.moments.journey import KnownHistory, are_current, extended, journey_text
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
 from sessions_app.models import Message, Session, UserProfile
@@ -170,7 +170,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> BuildResult
             answer = engine.build_moments(request_of(input, chunk, journey))
             found = _segments(answer.moments, chunk.sequences)
         segments += found
-        journey = journey.extended([_known_moment(segment, chunk) for segment in found])
+        journey = extended(journey, [_known_moment(segment, chunk) for segment in found])
     return BuildResult(_extend(segments, input), journey_text(journey), engine.name)
 
 
@@ -182,7 +182,7 @@ def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
     for chunk in input.chunks:
         if chunk.draft is None:
             return request_of(input, chunk, journey), chunk
-        journey = journey.extended([_known_moment(_of_draft(chunk.draft, chunk), chunk)])
+        journey = extended(journey, [_known_moment(_of_draft(chunk.draft, chunk), chunk)])
     return None
 
 

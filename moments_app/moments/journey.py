@@ -11,11 +11,12 @@ from typing import Any
 
 from django.db import connection
 
-from moments_app.engines.calls.moments import RECENT_MOMENTS, Journey, KnownMoment
+from moments_app.engines.calls.moments import Journey, KnownMoment
 from moments_app.engines.extractive.language import sentences
 from moments_app.models import Moment
 from sessions_app.models import Session
 
+RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
 JOURNEY_MAX = 700  # maximum characters of a journey
 STEP_MAX = 80  # maximum characters of a moment's sentence
 # For each place, finds the latest moments before it, the number of all moments before it, and the start of the first.
@@ -110,6 +111,13 @@ def are_current(headlines: Headlines) -> bool:
     """Return whether these moments are unchanged: not withdrawn, rebuilt or corrected since the headlines were read."""
     now = Moment.objects.filter(pk__in=headlines).values_list("pk", "name", "summary")
     return {pk: (name, summary) for pk, name, summary in now} == headlines
+
+
+def extended(journey: Journey, moments: Sequence[KnownMoment]) -> Journey:
+    """Return the journey with additional moments."""
+    latest = sorted([*moments, *journey.moments], key=lambda moment: moment.ends_at, reverse=True)
+    since = min([moment.starts_at for moment in moments] + ([journey.since] if journey.since else []), default=None)
+    return Journey(latest[:RECENT_MOMENTS], journey.count + len(moments), since)
 
 
 def journey_text(journey: Journey) -> str:

@@ -14,10 +14,10 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from moments_app.engines.calls.moments import RECENT_MOMENTS
 from moments_app.models import Job, Moment
 from moments_app.models.job import LEFT_OUT
 from moments_app.models.moment import LATEST_MOMENTS
+from moments_app.moments.journey import RECENT_MOMENTS
 from moments_app.turns import platform_text
 from sessions_app.models import Event, Message, Session
 from sessions_app.models.event import MOMENT_DELETED

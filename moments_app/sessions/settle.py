@@ -45,7 +45,7 @@ from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelive
 from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import BUILT, BuildResult, FinishedBuild, divide, lock_if_unchanged, store_builds
 from moments_app.moments.division import result_of as built_result
-from moments_app.moments.journey import PriorMoment, journey_text
+from moments_app.moments.journey import PriorMoment, extended, journey_text
 from moments_app.moments.partition import PartitionEvent, store_events
 from moments_app.sessions.checkpoint import OPEN, DigestResult, Episode, derive_digest
 from moments_app.sessions.checkpoint import result_of as digest_result
@@ -213,7 +213,7 @@ def _process_session(
         known = quiet.before.with_new(moments, quiet.position.until).known
         built = divide(replace(quiet.build, known=known) if is_chained else quiet.build, engine, no_progress)
         result.moments = _unsaved_moments(quiet, built)
-        journey = known.journey.extended([new.moment for new in result.moments])
+        journey = extended(known.journey, [new.moment for new in result.moments])
         result.built = replace(built, journey=journey_text(journey))
     if quiet.formation:
         items = [] if is_chained else _earlier_items(quiet, earlier)

@@ -10,8 +10,7 @@ from moments_app.engines.answers import Question, Shape, length_of
 from moments_app.engines.grounding import CheckedAnswer, Evidence
 from moments_app.engines.transcript import Turn, as_data
 
-RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
-SHOWN_MOMENTS = 2  # number of these moments that a model receives
+SHOWN_MOMENTS = 2  # number of a person's latest moments that a model receives
 KNOWN_SUMMARY_MAX = 200  # maximum characters of their summaries in the prompt
 
 
@@ -30,11 +29,6 @@ class Journey:
     moments: Sequence[KnownMoment] = ()  # the latest moments, newest first
     count: int = 0  # number of all moments
     since: datetime | None = None  # the start of the first moment
-
-    def extended(self, moments: Sequence[KnownMoment]) -> "Journey":
-        latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
-        since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
-        return Journey(latest[:RECENT_MOMENTS], self.count + len(moments), since)
 
 
 class DraftMoment(BaseModel):

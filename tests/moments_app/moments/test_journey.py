@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.engines.calls.moments import Journey, KnownMoment
 from moments_app.models import Job, Moment
-from moments_app.moments.journey import journey_text
+from moments_app.moments.journey import extended, journey_text
 from moments_app.moments.partition import delete_moment
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.sessions.settle import Settle
@@ -59,7 +59,7 @@ class TestText:
     def test_the_oldest_moments_are_dropped(self) -> None:
         days = [MONDAY - timedelta(days=number) for number in range(30)]
         before = [KnownMoment(f"day-{number}", "Words. " * 90, day, day) for number, day in enumerate(days)]
-        journey = journey_text(Journey([], 0).extended(before))
+        journey = journey_text(extended(Journey([], 0), before))
         assert len(journey) < 1_000 and "30 moments: " in journey
         assert re.findall(r"day (\d+):", journey) == ["7", "6", "5", "4", "3", "2", "1", "0"]
 
