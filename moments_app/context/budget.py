@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from moments_app.context.item import DayHeadings, Format, IncludedContent, Item, PricedItem, priced, shortened
-from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
+from moments_app.context.layers import ALWAYS, LAYERS
 from sessions_app.refusals import Refusal
 
 # The share of the tokens above `STANDING_FROM` that all standing text together may use before the search results are
@@ -120,6 +120,12 @@ def fill_budget(
         budget.take_older_turns()
         budget.take_standing(budget.left, ["summary"])
     return budget.filled()
+
+
+def standing_layers() -> list[str]:
+    """Return the layers with a ceiling, in the order in which they add items."""
+    limited = [layer for layer in LAYERS.values() if layer.ceiling]
+    return [layer.name for layer in sorted(limited, key=lambda layer: layer.turn)]
 
 
 class _Layer:

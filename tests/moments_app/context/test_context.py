@@ -16,7 +16,8 @@ from pytest_django.fixtures import Settings
 from moments_app.context import receipts
 from moments_app.context.assemble import ContextRequest, preview, serve
 from moments_app.context.input import LiveTurn
-from moments_app.context.layers import LAYERS, POLICY, default_layers
+from moments_app.context.layers import LAYERS, default_layers
+from moments_app.context.layers.history import POLICY
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts

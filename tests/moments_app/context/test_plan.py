@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moments_app.context.budget import WINDOW_STEP, BudgetTooSmall, FilledBudget, fill_budget
+from moments_app.context.budget import WINDOW_STEP, BudgetTooSmall, FilledBudget, fill_budget, standing_layers
 from moments_app.context.item import Item, PricedItem
-from moments_app.context.layers import LAYERS, standing_layers
+from moments_app.context.layers import LAYERS
 from moments_app.context.render import FORMATS
 from sessions_app.text.length import estimate_tokens
 
