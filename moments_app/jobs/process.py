@@ -354,3 +354,18 @@ def complete(job: Job, event: str, result: dict[str, Any]) -> None:
     Event.objects.create(
         type=event, actor=f"job:{job.job_id}", user_pk=job.user_id, session_pk=job.session_id, payload=result
     )
+
+
+def queue_embedding(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
+    """Queue the embedding of new texts if embeddings are enabled.
+
+    If a job is already open, it also embeds the texts of this transaction.
+
+    Args:
+        session: the session whose turns to embed. The caller must have locked it.
+        about: what to embed without a session, either a `user_id` (a person's facts, moments and items) or a `stream`
+            (a shard's facts).
+    """
+    if not settings.EMBEDDING.is_on:
+        return None
+    return Job.objects.request("embed", session, requested_by=requested_by, stays_open=session is None, **about)

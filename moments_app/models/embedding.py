@@ -4,7 +4,6 @@ Several models may have vectors at the same time. So operators can fill a second
 then switch without a gap. Vectors of different models are never compared, because each model has its own indexes.
 """
 
-from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Self
 
@@ -12,8 +11,6 @@ from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Count, Q, Value
-from django.db.models.signals import post_save
-from django.dispatch import receiver
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
@@ -24,7 +21,7 @@ from moments_app.models.moment import Moment
 from moments_app.models.stored_item import StoredItem
 from moments_app.models.stream import MemoryStream
 from sessions_app.database.sql import insert_if_missing
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, UserProfile
 
 FIRST_WAIT = timedelta(hours=1)  # delay of the first retry of a rejected text
 LONGEST_WAIT = timedelta(days=30)
@@ -251,36 +248,8 @@ KINDS: dict[str, type[AnyEmbedding]] = {
 }
 
 
-def queue_embedding(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
-    """Queue the embedding of new texts if embeddings are enabled.
-
-    If a job is already open, it also embeds the texts of this transaction.
-
-    Args:
-        session: the session whose turns to embed. The caller must have locked it.
-        about: what to embed without a session, either a `user_id` (a person's facts, moments and items) or a `stream`
-            (a shard's facts).
-    """
-    if not settings.EMBEDDING.is_on:
-        return None
-    return Job.objects.request("embed", session, requested_by=requested_by, stays_open=session is None, **about)
-
-
 def owner_arguments(row: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
     """Return the arguments for `Job.objects.request` that queue a job about this row's person or shard."""
     if row.user_id is None and (stream := row if isinstance(row, MemoryStream) else getattr(row, "stream", None)):
         return {"stream": stream}
     return {"user_id": row.user_id}
-
-
-@receiver(post_save, sender=Moment)
-@receiver(post_save, sender=MemoryAtom)
-def embed_again(
-    instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
-) -> None:
-    """Delete the vector of an edited fact or moment. If searches can still find the item, embed it again."""
-    if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
-        return
-    kind = "moment" if isinstance(instance, Moment) else "fact"
-    KINDS[kind].objects.filter(source_id=instance.pk).delete()
-    queue_embedding("edit", **owner_arguments(instance))

@@ -22,13 +22,13 @@ from moments_app.jobs.process import (
     Workload,
     complete,
     locked_session,
+    queue_embedding,
     session_of,
     settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
-from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     BUILT,
     MAX_TURNS,

@@ -21,11 +21,11 @@ from moments_app.jobs.process import (
     Skipped,
     complete,
     locked_session,
+    queue_embedding,
     session_of,
 )
 from moments_app.models import Correction, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
-from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from moments_app.context.receipts import StoredContext
 from moments_app.engines.statements import kind_of
+from moments_app.jobs.process import queue_embedding
 from moments_app.models import (
     Job,
     KnownPerson,
@@ -21,7 +22,6 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.models.atom import ABOUT, content_hash, id_hash
-from moments_app.models.embedding import queue_embedding
 from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts

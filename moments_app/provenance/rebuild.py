@@ -10,8 +10,8 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet, Sum
 
+from moments_app.jobs.process import queue_embedding
 from moments_app.models import Job, MemoryStream, Retraction
-from moments_app.models.embedding import queue_embedding
 from moments_app.moments.build import REBUILD_TO, BuildMoments
 from moments_app.recall.index_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due

@@ -16,6 +16,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from moments_app.jobs.process import queue_embedding
 from moments_app.models import (
     Cause,
     Contradiction,
@@ -34,7 +35,6 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.models.embedding import queue_embedding
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet

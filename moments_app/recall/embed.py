@@ -9,7 +9,7 @@ One job covers the whole site, and continues where it stopped.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from django.conf import settings
 from django.db.models import Case, F, FloatField, Sum, Value, When
 from django.db.models.functions import Cast, Ceil, Greatest
 from django.db.models.lookups import GreaterThan
+from django.db.models.signals import post_save
+from django.dispatch import receiver
 
 from moments_app import engines
 from moments_app.engines import EngineFactory, embedder_name, embedding_model
@@ -35,12 +37,13 @@ from moments_app.jobs.process import (
     Timing,
     Workload,
     locked_session,
+    queue_embedding,
     tokens_of,
     turns_to_estimate,
 )
 from moments_app.jobs.runner import recorder
-from moments_app.models import Circuit, EmbeddingModel, Job
-from moments_app.models.embedding import KINDS, owner_arguments, queue_embedding
+from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment
+from moments_app.models.embedding import KINDS, owner_arguments
 from moments_app.models.job import CannotChange
 from moments_app.recall.vectors import (
     Text,
@@ -214,6 +217,19 @@ def _owners_of_rejected(model: EmbeddingModel) -> list[dict[str, Any]]:
     sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]
     memories = map(owner_arguments, sources)
     return [*sessions.values(), *({str(about): about for about in memories}.values())]
+
+
+@receiver(post_save, sender=Moment)
+@receiver(post_save, sender=MemoryAtom)
+def embed_again(
+    instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
+) -> None:
+    """Delete the vector of an edited fact or moment. If searches can still find the item, embed it again."""
+    if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
+        return
+    kind = "moment" if isinstance(instance, Moment) else "fact"
+    KINDS[kind].objects.filter(source_id=instance.pk).delete()
+    queue_embedding("edit", **owner_arguments(instance))
 
 
 # --- claim ---

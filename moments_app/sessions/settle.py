@@ -37,12 +37,12 @@ from moments_app.jobs.process import (
     Skipped,
     Workload,
     no_progress,
+    queue_embedding,
     settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
-from moments_app.models.embedding import queue_embedding
 from moments_app.moments.division import BUILT, BuildResult, FinishedBuild, divide, lock_if_unchanged, store_builds
 from moments_app.moments.division import result_of as built_result
 from moments_app.moments.journey import PriorMoment, extended, journey_text

@@ -14,9 +14,10 @@ from typing import Any
 from django.dispatch import receiver
 from django.utils import timezone
 
+from moments_app.jobs.process import queue_embedding
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_IMPORT, content_hash
-from moments_app.models.embedding import owner_arguments, queue_embedding
+from moments_app.models.embedding import owner_arguments
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_missing, lock_rows

@@ -12,8 +12,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from moments_app.jobs.process import queue_embedding
 from moments_app.models import StoredItem
-from moments_app.models.embedding import queue_embedding
 from moments_app.models.stored_item import (
     END,
     KEY_MAX,

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.process import QueuedJobs
+from moments_app.jobs.process import QueuedJobs, queue_embedding
 from moments_app.jobs.runner import run_job
 from moments_app.models import (
     Circuit,
@@ -28,7 +28,7 @@ from moments_app.models import (
     MomentEmbedding,
     TurnEmbedding,
 )
-from moments_app.models.embedding import KINDS, queue_embedding
+from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.recall.vectors import write
