@@ -48,7 +48,7 @@ from moments_app.streams.add_atoms import queue_indexing
 from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, remove_lines_with, write_text
 from moments_app.streams.timeline import recompute_timelines, refresh_derived
-from moments_app.turns.corrected import as_corrected
+from moments_app.turns.engine_input import as_corrected
 from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal

@@ -1,9 +1,7 @@
-"""Apply later corrections to turns that engines read, and mark statements that are no longer true."""
+"""Mark turns whose words were corrected later, or whose statements are no longer true."""
 
-import copy
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
@@ -12,35 +10,13 @@ from django.utils import timezone
 
 from moments_app.engines.statements import SPEAKER
 from moments_app.engines.statements.dates import date_in_words
-from moments_app.models import CorrectedTurn
 from moments_app.models.atom import BY_DATE, true_at
 from sessions_app.database.sql import array_of, microseconds_of, time_of
-from sessions_app.models import Message, UserProfile
+from sessions_app.models import UserProfile
 
 MAX_MARKS = 3  # maximum marks per turn; the newest are used
 MAX_STEPS = 50  # maximum length of a chain of replacements
 TEXT_CHARS = 200  # maximum characters of a statement in a mark
-
-
-def as_corrected(turns: Sequence[Message]) -> list[Message]:
-    """Return turns with wrong words replaced, using one query. The turns themselves stay unchanged."""
-    marks: dict[tuple[int, int], list[CorrectedTurn]] = defaultdict(list)
-    for mark in CorrectedTurn.objects.filter(
-        user__in={turn.user_id for turn in turns},
-        session__in={turn.session_id for turn in turns},
-        sequence__in={turn.sequence for turn in turns},
-    ).order_by("pk"):
-        marks[mark.session_id, mark.sequence].append(mark)
-    return [_read(turn, marks.get((turn.session_id, turn.sequence), [])) for turn in turns]
-
-
-def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
-    if not marks:
-        return turn
-    read = copy.copy(turn)
-    for mark in marks:
-        read.content = mark.corrected(read.content)
-    return read
 
 
 def correction_marks(marks: Iterable[tuple[str, str]]) -> str:

@@ -1,10 +1,12 @@
-"""Convert messages to the input of an engine, split it into calls, and find where a round ends.
+"""Correct messages and convert them to the input of an engine, split it into calls, and find where a round ends.
 
 A round is a person's message, followed by the assistant's tool calls and its answer. A boundary never separates a tool
 call from its results.
 """
 
+import copy
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import tzinfo
 from typing import Any, Protocol
@@ -12,10 +14,32 @@ from typing import Any, Protocol
 from django.conf import settings
 
 from moments_app.engines.transcript import Turn
+from moments_app.models import CorrectedTurn
 from sessions_app.models import Message
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
 TOOL_MAX_CHARS = 4_000  # maximum characters of a tool's result, and of a turn's tool calls
+
+
+def as_corrected(turns: Sequence[Message]) -> list[Message]:
+    """Return turns with wrong words replaced, using one query. The turns themselves stay unchanged."""
+    marks: dict[tuple[int, int], list[CorrectedTurn]] = defaultdict(list)
+    for mark in CorrectedTurn.objects.filter(
+        user__in={turn.user_id for turn in turns},
+        session__in={turn.session_id for turn in turns},
+        sequence__in={turn.sequence for turn in turns},
+    ).order_by("pk"):
+        marks[mark.session_id, mark.sequence].append(mark)
+    return [_with_corrections(turn, marks.get((turn.session_id, turn.sequence), [])) for turn in turns]
+
+
+def _with_corrections(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
+    if not marks:
+        return turn
+    read = copy.copy(turn)
+    for mark in marks:
+        read.content = mark.corrected(read.content)
+    return read
 
 
 def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:

@@ -10,7 +10,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.correct import correct, replacement_request
 from moments_app.provenance.rewording import Rewording
-from moments_app.turns.corrected import as_corrected
+from moments_app.turns.engine_input import as_corrected
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
