@@ -32,7 +32,7 @@ from memoryproject.conf import (
     RollingSummarySettings,
 )
 from memoryproject.database import embedded
-from moments_app.context import receipts
+from moments_app.context import assemble, receipts
 from moments_app.engines import embeddings
 from moments_app.interfaces.chat import rounds
 from moments_app.turns import platform_text
@@ -215,7 +215,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     platform_text.written_lines.forget()
     yield
     daily_limit.meter.forget()
-    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.line_buffer, daily_limit.usage_writer):
+    for waiting in (assemble.waiting_accesses, receipts.waiting, platform_text.line_buffer, daily_limit.usage_writer):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 

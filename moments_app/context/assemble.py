@@ -13,18 +13,21 @@ from datetime import datetime
 from functools import partial
 
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
-from moments_app.context import receipts
 from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
 from moments_app.context.input import LAYER_CACHE, ContextInput, read_input
 from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
-from moments_app.context.receipts import ServedRecord, StoredContext, StoredLayer, StoredLine
+from moments_app.context.receipts import ServedRecord, StoredContext, StoredLayer, StoredLine, add_receipt
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt
+from moments_app.models.atom import ATOMS
 from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
+from moments_app.turns.platform_text import note_served
+from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import new_context_id
@@ -35,6 +38,17 @@ PLANS = ("query", "stable")
 _BARE_TURN = Item("", role="user", time=EPOCH)
 # Primary key of sessions and people that don't exist yet. Queries with it find nothing.
 NO_ROW = 0
+# Lock the rows in order, to prevent deadlocks between processes.
+_COUNT_SQL = """
+WITH accessed AS (SELECT unnest(%s::uuid[]) AS atom_id, unnest(%s::timestamptz[]) AS at),
+counted AS (SELECT atom_id, count(*) AS times, max(at) AS latest FROM accessed GROUP BY atom_id),
+locked AS (
+    SELECT id, times, latest FROM moments_app_memoryatom atom JOIN counted USING (atom_id)
+    ORDER BY id FOR NO KEY UPDATE OF atom
+)
+UPDATE moments_app_memoryatom atom SET access_count = access_count + times, last_accessed_at = latest
+FROM locked WHERE atom.id = locked.id
+"""
 
 
 @dataclass(frozen=True)
@@ -96,12 +110,41 @@ def serve(envelope: Envelope) -> None:
     """
     if envelope.input.user.pk == NO_ROW:
         return
-    receipts.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
+    _note_lines(envelope)
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
         served = ServedRecord(_receipt(envelope), stored_context(envelope), application, transcript_tokens)
-        receipts.add_receipt(served)
-    receipts.note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
+        add_receipt(served)
+    note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
+
+
+def _note_lines(envelope: Envelope) -> None:
+    """Record the lines of a context in the background. If its text is blank (format `json`), record its items."""
+    context, source = envelope.context, envelope.input
+    items = [(name, priced.item) for name, layer in envelope.filled.layers.items() for priced in layer]
+    texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
+    quoted = [item.text for name, item in items if _is_quote(name, item)]
+    note_served(source.user, texts if context else [item.text for _name, item in items], quoted, source.query)
+
+
+def _is_quote(layer: str, item: Item) -> bool:
+    """Return whether an item quotes a turn. In the layer `moments`, message addresses belong to partition events."""
+    return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
+
+
+def note_accesses(refs: Iterable[str]) -> None:
+    """Count one access to each fact among these addresses, in the background."""
+    if atoms := [ref.removeprefix(ATOMS) for ref in refs if ref.startswith(ATOMS)]:
+        waiting_accesses.add((atoms, timezone.now().isoformat()))
+
+
+def _write_accesses(batch: list[tuple[list[str], str]]) -> None:
+    accessed = [(atom_id, at) for atoms, at in batch for atom_id in atoms]
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_SQL, [[atom_id for atom_id, _ in accessed], [at for _, at in accessed]])
+
+
+waiting_accesses = WriteBuffer("fact-accesses", _write_accesses)
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:

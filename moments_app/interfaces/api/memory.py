@@ -11,8 +11,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.context import receipts
-from moments_app.context.assemble import PLANS, ContextRequest, Envelope, serve_context
+from moments_app.context.assemble import PLANS, ContextRequest, Envelope, note_accesses, serve_context
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.item import PricedItem
 from moments_app.context.layers import LAYERS, default_layers
@@ -22,6 +21,7 @@ from moments_app.recall.query import RETRIEVAL, with_names, with_relevances, wit
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT, recall_with_span
+from moments_app.turns.platform_text import note_served
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AsOfField,
@@ -384,8 +384,9 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     for result in results:
         result.content = without_invisible(result.content)
     if user:
-        receipts.note_results(user, results)
-    receipts.note_accesses(result.ref for result in results)
+        turns = [result.content for result in results if result.kind == "turn"]
+        note_served(user, [result.content for result in results], turns)
+    note_accesses(result.ref for result in results)
     if span:
         since, until = span.since, span.until
     return {

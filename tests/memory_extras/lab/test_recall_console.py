@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory_extras.lab.inspection import inspect
-from moments_app.context import receipts
+from moments_app.context import assemble
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall.request import RecallRequest
@@ -109,7 +109,7 @@ class TestThePage:
 
     def test_a_search_does_not_count_as_access(self, root: Client, session: Session) -> None:
         page(root, url(), user_id="ada", query="harpsichord")
-        receipts.waiting_accesses.flush()
+        assemble.waiting_accesses.flush()
         assert MemoryAtom.objects.get().access_count == 0
 
     def test_an_unknown_user_is_reported_with_similar_ids(self, root: Client, session: Session) -> None:

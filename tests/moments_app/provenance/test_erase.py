@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.context import receipts
+from moments_app.context import assemble, receipts
 from moments_app.context.receipts import StoredContext
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText
@@ -117,7 +117,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     assert OwnText.objects.filter(user=user).exists()
     platform_text.line_buffer.flush()
     receipts.waiting.flush()
-    receipts.waiting_accesses.flush()
+    assemble.waiting_accesses.flush()
     service.get("memory/context", **asked)  # and a receipt that is not written yet
     _key, text_of_key = ApiKey.objects.issue(marker, user=user, scope="admin")
     Api(text_of_key).patch(f"users/{name}", summary=f"Still {marker}.")
@@ -160,15 +160,15 @@ def test_row_11_an_erased_person_leaves_no_trace(
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
     platform_text.line_buffer.flush()
-    receipts.waiting_accesses.flush()
+    assemble.waiting_accesses.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 18
-    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.line_buffer):
+    for noted in (receipts.waiting, assemble.waiting_accesses, platform_text.line_buffer):
         noted.flush()
     told = count_erasable_rows(ada)
     erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
-    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.line_buffer):
+    for noted in (receipts.waiting, assemble.waiting_accesses, platform_text.line_buffer):
         noted.flush()
     assert traces("zqada", archive_folder) == []
     assert rows_of(bo) == before

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.context import receipts
+from moments_app.context import assemble
 from moments_app.context.assemble import ContextRequest, preview
 from moments_app.jobs.runner import run_job
 from moments_app.migrations._vector_search import EXACT
@@ -602,7 +602,7 @@ class TestAccess:
         with CaptureQueriesContext(connection) as captured:
             service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord")
         assert not any("access_count =" in query["sql"] for query in captured)
-        receipts.waiting_accesses.flush()
+        assemble.waiting_accesses.flush()
         [listed, unlisted] = service.get(f"streams/{stream.stream_id}/atoms", user_id="ada").json()["atoms"][::-1]
         assert (listed["atom_id"], listed["access_count"]) == (str(atom.atom_id), 4)
         assert listed["last_accessed_at"] is not None and listed["rag_indexed"] is False
@@ -612,7 +612,7 @@ class TestAccess:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         say(ada, "Hello.", "Hi.")
         preview(ada, "s1", ContextRequest(query="harpsichord", recall=RecallRequest("harpsichord")))
-        receipts.waiting_accesses.flush()
+        assemble.waiting_accesses.flush()
         assert not MemoryAtom.objects.filter(access_count__gt=0).exists()
 
     def test_an_access_to_a_deleted_fact_is_ignored(self, service: Api, ada: UserProfile) -> None:
@@ -620,7 +620,7 @@ class TestAccess:
         gone, there = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Sold a harpsichord.", "fact")
         service.post("memory/search", user_id="ada", query="harpsichord")
         gone.delete()
-        receipts.waiting_accesses.flush()
+        assemble.waiting_accesses.flush()
         there.refresh_from_db()
         assert there.access_count == 1
 
