@@ -1,7 +1,7 @@
 """Find times in a text that are expressed in words, such as "yesterday", "next Friday", "vor drei Tagen" or "in May".
 
-The words are in `times.txt`, in 29 languages. A month or a weekday is recognized only next to a word such as "in" or
-"last", or next to a day's number, because "may" and "sun" also have other meanings.
+The words are in `tables/times.txt`, in 29 languages. A month or a weekday is recognized only next to a word such as
+"in" or "last", or next to a day's number, because "may" and "sun" also have other meanings.
 """
 
 import re
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from functools import cache, partial
 from itertools import chain
-from pathlib import Path
 
-from moments_app.engines.words import digits_with_positions, fold, in_digits
+from moments_app.engines.words import digits_with_positions, fold, in_digits, table_lines
 from sessions_app import lexemes
 
 # Kinds of patterns.
@@ -225,7 +224,7 @@ def latin_languages() -> list[str]:
 
 @cache
 def _words() -> Mapping[str, Mapping[str, list[str]]]:
-    """Return the words of `times.txt` by language and kind, in lower case and without accents."""
+    """Return the words of `tables/times.txt` by language and kind, in lower case and without accents."""
     return {
         language: {
             kind: [in_digits(word, ()) if language in UNSPACED else fold(word) for word in listed]
@@ -238,11 +237,9 @@ def _words() -> Mapping[str, Mapping[str, list[str]]]:
 @cache
 def _listed() -> Mapping[str, Mapping[str, list[str]]]:
     listed: dict[str, dict[str, list[str]]] = defaultdict(dict)
-    for line in (Path(__file__).parent / "times.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            head, _, words = line.partition(": ")
-            language, kind = head.split(" ", 1)
-            listed[language][kind] = words.split("|")
+    for head, words in table_lines("times"):
+        language, kind = head.split(" ", 1)
+        listed[language][kind] = words.split("|")
     return listed
 
 

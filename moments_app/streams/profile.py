@@ -13,8 +13,7 @@ from typing import NamedTuple
 from django.db import transaction
 
 from moments_app.engines.extractive.language import common_words, stem, words
-from moments_app.engines.tables import word_set
-from moments_app.engines.words import undated_words, without_speaker
+from moments_app.engines.words import undated_words, without_speaker, word_set
 from moments_app.models import MemoryAtom
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile

@@ -27,7 +27,6 @@ from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.statements import NAME, statement_of, worth_of
 from moments_app.engines.statements.dates import plan_text
-from moments_app.engines.tables import word_set
 from moments_app.engines.words import (
     LIST_MARK,
     Line,
@@ -36,6 +35,7 @@ from moments_app.engines.words import (
     without_dates,
     without_marks,
     without_speaker,
+    word_set,
     words_of,
 )
 from moments_app.models import MemoryAtom, MemoryStream

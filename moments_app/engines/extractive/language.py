@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from moments_app.engines import times
 from moments_app.engines.statements import QUOTATION
-from moments_app.engines.tables import table_words, word_set
+from moments_app.engines.words import table_words, word_set
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"

@@ -33,8 +33,8 @@ from moments_app.engines.extractive.sentences import (
     most_informative,
     read_window,
 )
-from moments_app.engines.tables import any_of
 from moments_app.engines.transcript import Turn
+from moments_app.engines.words import any_of
 
 SUMMARY_SENTENCES = 3
 SUMMARY_MAX = 320  # maximum characters of a summary

@@ -21,8 +21,8 @@ from moments_app.engines.extractive.language import (
 from moments_app.engines.statements import is_not_asserted, is_question, statement_of
 from moments_app.engines.statements.dates import has_relative_time, with_dates
 from moments_app.engines.statements.named_people import RELATIONSHIPS
-from moments_app.engines.tables import any_of, any_pattern, english, fill_pattern, table_lines, table_words
 from moments_app.engines.transcript import Turn
+from moments_app.engines.words import any_of, any_pattern, english, fill_pattern, table_lines, table_words
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # maximum characters of a turn that are read for the vocabulary

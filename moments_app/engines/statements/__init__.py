@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from moments_app.engines import times
 from moments_app.engines.statements.dates import has_future_time
-from moments_app.engines.tables import any_pattern, fill_pattern, table_lines, table_words
+from moments_app.engines.words import any_pattern, fill_pattern, table_lines, table_words
 
 HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
 ENGLISH = "en"

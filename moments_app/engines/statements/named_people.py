@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from moments_app.engines import times
 from moments_app.engines.statements import SPEAKER
-from moments_app.engines.tables import fill_pattern, table_lines
+from moments_app.engines.words import fill_pattern, table_lines
 from sessions_app.lexemes import DEFAULT, stop_words
 
 _PROPER = r"(?!I\b)[A-ZÀ-ÞĀ-ŽА-ЯЁ](?:[\w’'-]*\w)?"
