@@ -21,6 +21,7 @@ from moments_app.engines import EXTRACTIVE, EngineFactory, engine_name, language
 from moments_app.engines.calls.texts import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    CorrectionState,
     InputChanged,
     Lane,
     Process,
@@ -31,12 +32,12 @@ from moments_app.jobs.process import (
     active_prompt,
     check_corrections,
     complete,
+    correction_state,
     locked_session,
     session_of,
     tokens_of,
 )
-from moments_app.models import ContextReceipt, Correction, Job, PromptResource, PromptVersion, Summary
-from moments_app.models.correction import CorrectionState
+from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import end_of_round, engine_turn
@@ -98,7 +99,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
         if summary is None:
             return Skipped("no round has ended since the last summary")
         base = summary.base
-        corrections = Correction.objects.for_user(session.user).state()
+        corrections = correction_state(session.user)
         messages, unreadable = _new_messages(session, summary)
         if unreadable and job.attempts < settings.JOBS.max_attempts:
             raise ArchiveError(MISSING)

@@ -13,14 +13,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import F, FloatField
+from django.db.models import Count, F, FloatField, Max
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
 from django.dispatch import receiver
 
 from moments_app.engines import EngineFactory
 from moments_app.models import Circuit, Correction, Job, MemoryStream, PromptResource, PromptVersion
-from moments_app.models.correction import CorrectionState
 from moments_app.models.job import TITLES, JobQuerySet
 from moments_app.turns.platform_text import note_platform_text
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -28,6 +27,7 @@ from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import messages_appended
 
 Progress = Callable[[int, int], None]  # finished steps, total steps
+CorrectionState = dict[str, int | datetime | None]
 
 
 # --- outcomes other than a commit ---
@@ -342,10 +342,15 @@ def locked_session(job: Job) -> Session:
     return session
 
 
+def correction_state(user: UserProfile) -> CorrectionState:
+    """Return a value that changes whenever a correction is made, undone, withdrawn or restored."""
+    return Correction.objects.for_user(user).aggregate(count=Count("pk"), latest=Max("pk"), undone=Max("undone_at"))
+
+
 def check_corrections(user_id: int, corrections: CorrectionState) -> None:
     """Lock a person to prevent concurrent corrections. Raise `InputChanged` if there were any since the claim."""
     user = UserProfile.objects.locked().get(pk=user_id)
-    if Correction.objects.for_user(user).state() != corrections:
+    if correction_state(user) != corrections:
         raise InputChanged("Facts were corrected while the engine was working.")
 
 

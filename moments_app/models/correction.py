@@ -4,13 +4,11 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from django.apps import apps
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
-from django.db.models import Count, Max
 from django.utils import timezone
 
 from moments_app.models.retraction import ExactEncoder
@@ -20,7 +18,6 @@ from sessions_app.models.user_profile import OfPersonQuerySet
 if TYPE_CHECKING:
     from moments_app.models.atom import MemoryAtom
 
-CorrectionState = dict[str, int | datetime | None]
 # The columns of a statement that are shown in its history. The others contain primary keys.
 SHOWN_COLUMNS = (
     "content",
@@ -177,10 +174,6 @@ class CorrectionQuerySet(OfPersonQuerySet["Correction"]):
 
     def newest_first(self) -> Self:
         return self.order_by("-id")
-
-    def state(self) -> CorrectionState:
-        """Return a value that changes whenever a correction is made, undone, withdrawn or restored."""
-        return self.aggregate(count=Count("pk"), latest=Max("pk"), undone=Max("undone_at"))
 
 
 class Correction(models.Model):

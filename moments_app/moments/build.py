@@ -21,6 +21,7 @@ from moments_app.jobs.process import (
     Skipped,
     Workload,
     complete,
+    correction_state,
     locked_session,
     queue_embedding,
     session_of,
@@ -28,7 +29,7 @@ from moments_app.jobs.process import (
     tokens_of,
     turns_to_estimate,
 )
-from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
+from moments_app.models import EpisodeDraft, Job, Moment, PromptResource
 from moments_app.moments.division import (
     BUILT,
     MAX_TURNS,
@@ -69,7 +70,7 @@ class BuildMoments(Process[BuildInput, BuildResult]):
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
-        corrections = Correction.objects.for_user(session.user).state()
+        corrections = correction_state(session.user)
         turns, is_cut = _turns_to_build(session, job.params)
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
         if not shown:

@@ -18,9 +18,15 @@ from django.db.models import Q
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import InputChanged, ProcessInput, Progress, active_prompt, check_corrections
+from moments_app.jobs.process import (
+    CorrectionState,
+    InputChanged,
+    ProcessInput,
+    Progress,
+    active_prompt,
+    check_corrections,
+)
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
-from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import EPISODE_FIELDS, moment_key
 from moments_app.moments.journey import KnownHistory, are_current, extended, journey_text
 from moments_app.prompts import MOMENT_BUILDER_URI

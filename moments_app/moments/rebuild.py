@@ -13,6 +13,7 @@ from django.conf import settings
 from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    CorrectionState,
     InputChanged,
     Lane,
     Process,
@@ -20,12 +21,12 @@ from moments_app.jobs.process import (
     Progress,
     Skipped,
     complete,
+    correction_state,
     locked_session,
     queue_embedding,
     session_of,
 )
-from moments_app.models import Correction, Job, Moment, PromptVersion
-from moments_app.models.correction import CorrectionState
+from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
@@ -68,7 +69,7 @@ class RebuildMoments(Process[RebuildInput, BuildResult]):
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
         session = session_of(job)
-        corrections = Correction.objects.for_user(session.user).state()
+        corrections = correction_state(session.user)
         sequence: int = job.params.get(FROM_SEQUENCE, 0)
         while moments := built_together(session, sequence):
             sequence = moments[-1].last_sequence + 1

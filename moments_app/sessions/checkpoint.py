@@ -18,10 +18,9 @@ from moments_app.engines.calls.texts import DigestRequest
 from moments_app.engines.grounding import Evidence
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import ProcessInput, Skipped, active_prompt
-from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
+from moments_app.jobs.process import CorrectionState, ProcessInput, Skipped, active_prompt, correction_state
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.models.correction import CorrectionState
 from moments_app.moments.partition import PartitionEvent, text_known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, owner_columns
@@ -87,7 +86,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     Raises:
         CannotRun: the prompt has no active version.
     """
-    corrections = Correction.objects.for_user(session.user).state()
+    corrections = correction_state(session.user)
     before = live_turns(session).unretracted().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")

@@ -9,9 +9,8 @@ from operator import or_
 from django.conf import settings
 from django.db.models import Q
 
-from moments_app.jobs.process import ProcessInput
-from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
-from moments_app.models.correction import CorrectionState
+from moments_app.jobs.process import CorrectionState, ProcessInput, correction_state
+from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.moments.division import BuildInput, builder_prompt, chunks_with_drafts
 from moments_app.moments.journey import HistoryPosition, PriorMoments, prior_moments
 from moments_app.sessions.checkpoint import DigestInput, known_texts, make_digest_input, open_items
@@ -104,7 +103,7 @@ def claim_sessions(job: Job, *, limit: int) -> SettleInput | None:
     """Return a job's session and other due sessions of its person; None if the job's own session is not idle."""
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
-    corrections = Correction.objects.for_user(user).state()
+    corrections = correction_state(user)
     sessions = _read(user, _fitting(user, _jobs(job, limit)))
     if not sessions or sessions[0].job.pk != job.pk:
         return None

@@ -16,6 +16,7 @@ from django.db.models.functions import Cast, Ceil
 from moments_app.engines import EngineFactory, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    CorrectionState,
     InputChanged,
     Process,
     Progress,
@@ -24,14 +25,14 @@ from moments_app.jobs.process import (
     Timing,
     Workload,
     complete,
+    correction_state,
     locked_session,
     session_of,
     settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
-from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
-from moments_app.models.correction import CorrectionState
+from moments_app.models import Cause, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, BuildResult, builder_prompt, drafts_of, split_chunks
 from moments_app.moments.journey import known_history
@@ -83,7 +84,7 @@ class FormMemories(Process[FormationInput, FormationResult]):
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
-        corrections = Correction.objects.for_user(session.user).state()
+        corrections = correction_state(session.user)
         if withdrawn := _withdrawn_turns(session, job.params.get(WITHDRAWN_RANGES, [])):
             turns, is_cut = withdrawn.turns, withdrawn.is_cut
         else:
@@ -271,7 +272,7 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
     if session.built_to != input.session.built_to or not input.episodes.known.is_current():
         raise InputChanged("The session's moments changed while the engine was working.")
     # If a fact was corrected in the meantime, the build calls the engine instead.
-    if Correction.objects.for_user(session.user).state() == input.episodes.corrections:
+    if correction_state(session.user) == input.episodes.corrections:
         EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))
 
 
