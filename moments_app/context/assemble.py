@@ -17,11 +17,10 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
-from moments_app.context.input import LAYER_CACHE, ContextInput, read_input
-from moments_app.context.item import Item, PricedItem, Rendered
+from moments_app.context.input import LAYER_CACHE, ContextInput, Item, read_input
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
 from moments_app.context.receipts import ServedRecord, StoredContext, StoredLayer, StoredLine, add_receipt
-from moments_app.context.render import FORMATS
+from moments_app.context.render import FORMATS, PricedItem, Rendered
 from moments_app.models import ContextReceipt
 from moments_app.models.atom import ATOMS
 from moments_app.recall.query import recall_request_for

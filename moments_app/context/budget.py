@@ -14,14 +14,19 @@ the sum of its lines. The budget is filled in this order:
 Without recall (`plan=stable`), standing text is filled up to its ceilings, and live turns get the rest.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import zip_longest
 
-from moments_app.context.item import DayHeadings, Format, IncludedContent, Item, PricedItem, priced, shortened
+from moments_app.context.input import Item
 from moments_app.context.layers import ALWAYS, LAYERS
+from moments_app.context.render import DayHeadings, Format, PricedItem, priced, shortened
+from moments_app.engines.words import words_of
+from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.refusals import Refusal
+from sessions_app.text.invisible_characters import without_invisible
 
 # The share of the tokens above `STANDING_FROM` that all standing text together may use before the search results are
 # added. Smaller budgets get standing text only if all search results fit.
@@ -32,6 +37,9 @@ WINDOW_STEP = 32  # a partial window starts at a multiple of this number of turn
 MAX_NEXT = 5  # how many of the items that didn't fit are shown to operators
 MIN_LINE = 10  # minimum tokens for which a recall result could still fit
 SHORT_LINE = 20  # maximum characters of a short line, which may have another meaning within a longer text
+# The share of a fact's words that a turn must contain to count as the same. It is less than 1, because a fact in the
+# third person uses some other words than the turn.
+MIN_WORD_SHARE = 0.75
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -343,3 +351,62 @@ def _last_step(older: Sequence[Item]) -> int:
     """
     sequences = [(item.source_sequences or (1, 1))[0] for item in older]
     return max((place for place, sequence in enumerate(sequences) if sequence % WINDOW_STEP == 0), default=-1)
+
+
+# --- repetitions ---
+
+
+class IncludedContent:
+    def __init__(self, sent: Iterable[str]) -> None:
+        self._refs: set[str] = set()
+        self._statements: set[str] = set()  # the words of facts and lines
+        self._entities: set[str] = set()  # the words of tasks, goals and problems
+        self._texts = {" ".join(words_of(without_invisible(text))) for text in sent}
+        self._words: set[str] = set()
+        self._turns: dict[date, list[Item]] = defaultdict(list)  # by day
+
+    def add(self, item: Item) -> None:
+        if item.role and item.time:
+            self._turns[item.time.date()].append(item)
+        if item.ref:
+            self._refs.add(item.ref)
+        if item.ref.startswith(ENTITIES):
+            self._refs.add(_address_as_fact(item))
+        if not item.role:
+            (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.statement_words)
+        self._texts.add(item.unmarked_words)
+        self._words.update(item.words)
+
+    def has(self, item: Item) -> bool:
+        """Return whether the context already contains an item's text, ignoring marks.
+
+        For a neighbor, it is enough if the context contains each of its words.
+        """
+        said = item.unmarked_words
+        return (said != "" and said in self._texts) or (item.is_neighbor and self._words.issuperset(said.split()))
+
+    def is_in_turn(self, item: Item) -> bool:
+        """Return whether an included turn of the same day has most of the item's words, and all of its numbers."""
+        if item.role or item.time is None or not item.words:
+            return False
+        return any(_has_most_words(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
+
+    def has_address(self, item: Item) -> bool:
+        """Return whether an item's address is already included. In some layers, all items have the same address."""
+        return item.ref in self._refs
+
+    def has_statement(self, item: Item) -> bool:
+        """Return whether the context has the same statement in another form: as an entity, or as a fact or line."""
+        if not item.ref.startswith(ENTITIES):
+            return bool(self._entities) and item.statement_words in self._entities
+        return _address_as_fact(item) in self._refs or item.statement_words in self._statements
+
+
+def _address_as_fact(item: Item) -> str:
+    """Return an item's address; for a task, goal or problem, that of the fact in which it is stored."""
+    return item.ref.replace(ENTITIES, ATOMS, 1)
+
+
+def _has_most_words(turn: frozenset[str], own: frozenset[str]) -> bool:
+    new = own - turn
+    return len(new) <= (1 - MIN_WORD_SHARE) * len(own) and not any(word[0].isdigit() for word in new)

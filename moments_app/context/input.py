@@ -1,6 +1,6 @@
-"""The input of a context: the session, its newest live turns, and a stamp of memory.
+"""The input of a context (the session, its newest live turns, and a stamp of memory), and the items made from it.
 
-It is read with one query. If any fact about the person is no longer true, a second query is needed.
+The input is read with one query. If any fact about the person is no longer true, a second query is needed.
 
 The *stamp* changes with the profile, the summary, the boundary, the latest moments and the active policy. Cached parts
 of a context with another stamp are rebuilt.
@@ -10,10 +10,11 @@ still read from the database each time, and a cached item is used only if its tu
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import cache
 from itertools import starmap
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
@@ -21,10 +22,11 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
+from django.utils.functional import cached_property
 
-from moments_app.context.item import Item
+from moments_app.engines.words import undated_words, words_of
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import BY_DATE, WRITTEN_ATTRIBUTES
+from moments_app.models.atom import BY_DATE, ENTITIES, WRITTEN_ATTRIBUTES
 from moments_app.models.entity import OPEN_SQL
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
@@ -33,6 +35,7 @@ from moments_app.turns.corrected import End, ends_of
 from sessions_app.database.sql import EPOCH, columns, on_one_line, read_first, time_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache
+from sessions_app.text.invisible_characters import has_invisible, without_invisible
 
 POLICY_URI = "rem://prompts/memory-policy"
 MAX_TURNS = 400  # maximum turns to read from a live window
@@ -231,6 +234,90 @@ def read_input(
 def _opening_sql() -> str:
     named = {"columns": columns(Session, "opened"), "in_session": _IN_SESSION}
     return on_one_line(_OPENING_SQL.format(**named, by_date=BY_DATE, open_entities=OPEN_SQL))
+
+
+# --- items: lines made from memory ---
+
+_KIND = re.compile(r"^\[\w+\] ")
+
+
+@dataclass
+class Item:
+    """A line of memory.
+
+    Items are never changed. The class isn't frozen because that would make construction three times slower.
+    """
+
+    text: str  # without invisible characters; each output format escapes the text
+    ref: str = ""  # a `rem://` address; blank if the item is not memory, such as the query
+    # sequence numbers of the first and the last source turn, in their session
+    source_sequences: tuple[int, int] | None = None
+    time: datetime | None = None  # time of the message or statement, with a time zone
+    zone: tzinfo = UTC  # the person's time zone, if the time is shown
+    name: str = ""  # name of the shard
+    role: str = ""
+    speaker: str = ""  # speaker of a turn, if the application names speakers
+    tool: str = ""
+    calls: tuple[dict[str, object], ...] = ()  # tool calls of an assistant turn, in OpenAI's format
+    call_id: str = ""  # id of the call whose result the turn contains
+    joined: bool = False  # whether it belongs to the previous item, and is left out together with it
+    why: str = ""  # reason for including it, for operators; blank if the layer explains it
+    score: float = 1.0  # score of a search result; 0 for an older live turn
+    is_certain: bool = False  # whether it is always included if it fits into the budget
+    is_neighbor: bool = False  # whether it is included only because an adjacent turn was found
+    is_of_span: bool = False  # whether it is from the time mentioned in the query
+    marks: str = ""  # the last part of the text, with corrections and facts that are no longer true
+    also: tuple[str, ...] = ()  # addresses of the facts in `marks`
+    # cache of the rendered item and its tokens, by format and layer
+    written: dict[tuple[type, str], tuple[str, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    # cache of beginnings of the item with their tokens, by format, layer and length
+    cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shown = f"{self.text} {self.name} {self.tool} {self.speaker}"
+        if shown.isascii() or not has_invisible(shown):
+            return
+        for name in ("text", "name", "tool", "speaker", "marks"):
+            setattr(self, name, without_invisible(getattr(self, name)))
+
+    def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
+        """Return a copy with another reason, score and certainty. The copy shares the data computed from the text."""
+        item = object.__new__(type(self))
+        item.__dict__.update(self.__dict__, why=why, score=score, is_certain=is_certain)
+        return item
+
+    @property
+    def refs(self) -> list[str]:
+        """The addresses of the item and of the facts in its marks."""
+        return [self.ref, *self.also] if self.ref else []
+
+    @cached_property
+    def local_time(self) -> datetime | None:
+        return self.time and self.time.astimezone(self.zone)
+
+    @cached_property
+    def local_day(self) -> date | None:
+        return self.local_time and self.local_time.date()
+
+    @cached_property
+    def words(self) -> list[str]:
+        return words_of(self.text)
+
+    @cached_property
+    def word_set(self) -> frozenset[str]:
+        return frozenset(self.words)
+
+    @cached_property
+    def unmarked_words(self) -> str:
+        """The words of the text without its marks, separated by spaces."""
+        return " ".join(words_of(self.text.removesuffix(self.marks)) if self.marks else self.words)
+
+    @cached_property
+    def statement_words(self) -> str:
+        """The words of the text separated by spaces, without its day, and without the kind of a task or goal."""
+        return undated_words(_KIND.sub("", self.text) if self.ref.startswith(ENTITIES) else self.text)
 
 
 # --- caches of parts of contexts in a web process, with their rendered text and token counts ---

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from pydantic import TypeAdapter
 
-from moments_app.context.item import Rendered
+from moments_app.context.render import Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
 from sessions_app.database.deferred_writes import WriteBuffer

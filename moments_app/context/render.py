@@ -1,27 +1,30 @@
-"""Render a context: as XML, as Markdown, as messages for a chat model, or only as layers (`json`).
+"""Render a context and price its items: as XML, as Markdown, as messages for a chat model, or only as layers (`json`).
 
 In all formats, stored text is escaped, so it can't close a tag, start a heading or impersonate a role.
 """
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Protocol, Self
 from xml.sax.saxutils import escape, quoteattr
 
-from moments_app.context.item import Format, Item, Rendered
+from moments_app.context.input import Item
 from moments_app.context.layers import LAYERS
 from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
 from sessions_app.process_cache import cached_by_hash
 from sessions_app.text.length import estimate_tokens
 
+MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
 MESSAGE_TOKENS = 4  # tokens of a chat model's markup around each message
 CACHED_LINES = 20_000  # maximum lines whose tokens are cached
 _ROLES_SAID = ("user", "assistant", "tool")
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
 # Line starts that Markdown could read as a list or a heading. Markdown ignores a mark right before a letter or digit:
@@ -30,6 +33,29 @@ _LINE_START = re.compile(r"^([^\S\n]*(?=[-+=](?!\w))|[^\S\n]*\d+(?=[.)](?!\S)))"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models accept; other names are written before the text
 # Everything that a common parser treats as a line break.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+
+Rendered = str | list[dict[str, Any]]
+
+
+class Format(Protocol):
+    def tokens(self, layer: str, item: Item) -> int:
+        """Return the estimated tokens of an item in this format."""
+
+    def wrapping_tokens(self, layer: str) -> int:
+        """Return the tokens of a layer's head and tail."""
+
+    def day_tokens(self, day: date) -> int:
+        """Return the tokens of the heading for a day of recalled items."""
+
+    def year_tokens(self, day: date) -> int:
+        """Return the tokens that the year adds to a day heading. Only the first heading of each year has it."""
+
+    def overhead_tokens(self) -> int:
+        """Return the tokens of the wrapping around all layers."""
+
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
+        """Return the whole context."""
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
@@ -242,3 +268,83 @@ class Json:
 
 
 FORMATS: dict[str, Format] = {"xml": Xml(), "markdown": Markdown(), "messages": Messages(), "json": Json()}
+
+
+# --- the tokens of items in a format: alone, joined, cut, and under day headings ---
+
+
+@dataclass(slots=True)
+class PricedItem:
+    item: Item
+    tokens: int  # tokens of the item without joined items
+    why: str
+    cost: int  # tokens of the item, its day heading, and its joined items
+    # items that are included only together with it, for example the results of a tool call
+    joined: list[Self] = field(default_factory=list)
+
+
+def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
+    """Return the items of a layer with their tokens. Joined items become part of the item before them."""
+    found: list[PricedItem] = []
+    for item in items:
+        tokens = form.tokens(layer, item)
+        one = PricedItem(item, tokens, item.why, tokens)
+        if item.joined and found:
+            found[-1].joined.append(one)
+            found[-1].cost += tokens
+        else:
+            found.append(one)
+    return found
+
+
+def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | None:
+    """Cut an item after the last sentence that fits into `room` tokens. Return None if no sentence fits."""
+    ends = [match.start() for match in _SENTENCE_END.finditer(item.text)]
+    low, high = 0, len(ends)  # binary search; the first `low` cuts are known to fit
+    best: PricedItem | None = None
+    while low < high:
+        middle = (low + high) // 2
+        cut = _cut(item, ends[middle], layer, form)
+        if cut.tokens <= room and cut.item.text:
+            best, low = cut, middle + 1
+        else:
+            high = middle
+    return best
+
+
+def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
+    """Return the beginning of an item. Cache it, because other contexts cut it at the same place."""
+    known: PricedItem | None = item.cuts.get((form, layer, end))
+    if known is None:
+        if len(item.cuts) >= MAX_CUTS:
+            item.cuts.clear()
+        beginning = replace(item, text=item.text[:end].rstrip())
+        tokens = form.tokens(layer, beginning)
+        known = item.cuts[form, layer, end] = PricedItem(beginning, tokens, "cut at a sentence", tokens)
+    return known
+
+
+class DayHeadings:
+    """The day headings above recalled items, without repetitions.
+
+    Items from the time mentioned in the query come first, with headings of their own. In each of these two groups, the
+    heading of the first day of a year includes the year.
+    """
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._days: set[tuple[bool, date]] = set()
+        self._years: set[tuple[bool, int]] = set()
+
+    def cost(self, item: Item) -> int:
+        """Return the tokens of the heading that an item would add."""
+        day, is_of_span = item.local_day, item.is_of_span
+        if day is None or (is_of_span, day) in self._days:
+            return 0
+        has_year = (is_of_span, day.year) in self._years
+        return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
+
+    def add(self, item: Item) -> None:
+        if day := item.local_day:
+            self._days.add((item.is_of_span, day))
+            self._years.add((item.is_of_span, day.year))

@@ -26,8 +26,7 @@ from memoryproject.conf import BASE_DIR
 from memoryproject.logins import register_groups
 from memoryproject.schedules import register_schedules, run_schedule
 from moments_app.context import receipts
-from moments_app.context.input import ContextInput
-from moments_app.context.item import Item
+from moments_app.context.input import ContextInput, Item
 from moments_app.context.layers import LAYERS, Layer, add_layer
 from moments_app.jobs import process as jobs_process
 from moments_app.models import ContextReceipt, Job

@@ -15,7 +15,7 @@ from django.conf import settings
 from memory_extras.lab.models import Probe, ProbeQuerySet, ProbeResult
 from moments_app.context.assemble import ContextRequest, Envelope, assembled_context
 from moments_app.context.budget import BudgetTooSmall
-from moments_app.context.item import Item
+from moments_app.context.input import Item
 from moments_app.engines.words import plain_words
 from moments_app.jobs.process import ClaimLost, Lane, Process, ProcessInput, Progress, Skipped
 from moments_app.models import Job, PromptResource

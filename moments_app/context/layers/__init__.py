@@ -6,8 +6,7 @@ from datetime import datetime
 from importlib import import_module
 from pkgutil import iter_modules
 
-from moments_app.context.input import ContextInput
-from moments_app.context.item import Item
+from moments_app.context.input import ContextInput, Item
 
 ALWAYS = ("policy", "query")
 

@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.utils import timezone
 
-from moments_app.context.input import POLICY_URI, TURN_CACHE, ContextInput, LiveTurn, with_ends
-from moments_app.context.item import Item
+from moments_app.context.input import POLICY_URI, TURN_CACHE, ContextInput, Item, LiveTurn, with_ends
 from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Moment, PromptResource, Summary
 from moments_app.models.moment import LATEST_MOMENTS, MomentQuerySet

@@ -21,8 +21,7 @@ from zoneinfo import ZoneInfo
 
 from django.db import connection
 
-from moments_app.context.input import ContextInput
-from moments_app.context.item import Item
+from moments_app.context.input import ContextInput, Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import date_in_words, with_dates

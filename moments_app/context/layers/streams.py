@@ -21,8 +21,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from moments_app.context.input import ContextInput
-from moments_app.context.item import Item
+from moments_app.context.input import ContextInput, Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.statements import NAME, statement_of, worth_of

@@ -13,9 +13,8 @@ from rest_framework.response import Response
 
 from moments_app.context.assemble import PLANS, ContextRequest, Envelope, note_accesses, serve_context
 from moments_app.context.budget import BudgetTooSmall
-from moments_app.context.item import PricedItem
 from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.render import FORMATS
+from moments_app.context.render import FORMATS, PricedItem
 from moments_app.interfaces.api.facts import AboutField
 from moments_app.recall.query import RETRIEVAL, with_names, with_relevances, with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest

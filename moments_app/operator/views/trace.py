@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import ContextRequest, stored_context
 from moments_app.context.budget import BudgetTooSmall
-from moments_app.context.item import Item
+from moments_app.context.input import Item
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.receipts import StoredContext, StoredLayer, StoredLine
 from moments_app.context.render import FORMATS

@@ -5,8 +5,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from moments_app.context import input as caches
-from moments_app.context.input import LiveTurn, TurnCache
-from moments_app.context.item import Item
+from moments_app.context.input import Item, LiveTurn, TurnCache
 from moments_app.context.render import FORMATS
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append

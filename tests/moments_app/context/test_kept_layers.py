@@ -6,9 +6,8 @@ import pytest
 
 from moments_app.context import input as caches
 from moments_app.context.budget import fill_budget
-from moments_app.context.input import LayerCache
-from moments_app.context.item import MAX_CUTS, Item
-from moments_app.context.render import FORMATS
+from moments_app.context.input import Item, LayerCache
+from moments_app.context.render import FORMATS, MAX_CUTS
 
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}
 

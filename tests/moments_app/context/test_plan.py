@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moments_app.context.budget import WINDOW_STEP, BudgetTooSmall, FilledBudget, fill_budget, standing_layers
-from moments_app.context.item import Item, PricedItem
+from moments_app.context.input import Item
 from moments_app.context.layers import LAYERS
-from moments_app.context.render import FORMATS
+from moments_app.context.render import FORMATS, PricedItem
 from sessions_app.text.length import estimate_tokens
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)

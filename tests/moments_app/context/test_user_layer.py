@@ -8,8 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.context import input as scenes
-from moments_app.context.input import read_input
-from moments_app.context.item import Item
+from moments_app.context.input import Item, read_input
 from moments_app.context.layers.streams import user
 from moments_app.models import MemoryStream
 from moments_app.provenance.correct import correct, replacement_request

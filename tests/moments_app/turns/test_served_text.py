@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moments_app.context.item import Item
+from moments_app.context.input import Item
 from moments_app.context.render import FORMATS
 from moments_app.turns.platform_text import (
     may_be_platform_text,

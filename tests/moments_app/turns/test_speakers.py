@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from moments_app.context.item import Item
+from moments_app.context.input import Item
 from moments_app.context.render import FORMATS
 from moments_app.models import Job
 from moments_app.recall.vectors import texts_of

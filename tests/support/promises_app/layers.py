@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from moments_app.context.input import ContextInput
-from moments_app.context.item import Item
+from moments_app.context.input import ContextInput, Item
 from moments_app.context.layers import Layer, add_layer
 from tests.support.promises_app.models import Promise
 

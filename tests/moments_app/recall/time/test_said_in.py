@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from moments_app.context.assemble import ContextRequest, Envelope, preview
-from moments_app.context.item import Item
+from moments_app.context.input import Item
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.recall.request import RecallRequest, span_in
 from moments_app.recall.search import recall_with_span
