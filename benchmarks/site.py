@@ -169,7 +169,7 @@ def _stop_database(folder: Path) -> None:
     from django.db import connection
 
     from memoryproject.database import embedded
-    from sessions_app.database.deferred_writes import stop_all
+    from sessions_app.database.deferred import stop_all
 
     stop_all()  # at exit, it would restart the database
     connection.close()

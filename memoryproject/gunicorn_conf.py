@@ -101,7 +101,7 @@ def post_worker_init(worker: Any) -> None:
 
 def worker_exit(_server: Any, _worker: Any) -> None:
     from memoryproject import telemetry
-    from sessions_app.database.deferred_writes import stop_all
+    from sessions_app.database.deferred import stop_all
 
     stop_all()
     telemetry.stop()

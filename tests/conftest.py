@@ -37,7 +37,7 @@ from moments_app.engines import embeddings
 from moments_app.interfaces.chat import rounds
 from moments_app.turns import platform_text
 from sessions_app.api import access
-from sessions_app.database import deferred_writes, wake
+from sessions_app.database import deferred
 from sessions_app.models import ApiKey, UserProfile, daily_limit
 from sessions_app.process_cache import ProcessCache
 from tests.support import folders
@@ -205,9 +205,9 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Also, an empty queue is reported without a pause, and keys are remembered for as long as a slow test runs.
     """
-    monkeypatch.setattr(deferred_writes, "INTERVAL", 3_600)
-    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 3_600)
-    monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so no notification is sent
+    monkeypatch.setattr(deferred, "INTERVAL", 3_600)
+    monkeypatch.setattr(deferred, "SHORT_INTERVAL", 3_600)
+    monkeypatch.setattr(deferred, "sends_from_thread", lambda: True)  # so no notification is sent
     monkeypatch.setattr(Conf, "POLL", 0)
     monkeypatch.setattr(access, "CACHED_KEYS", ProcessCache(access.MAX_KEYS, seconds=3_600))
     cache.clear()

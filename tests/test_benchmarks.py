@@ -194,8 +194,8 @@ def recall_quality(run: Run) -> Run:
     """Return a function that runs this benchmark with arguments and a stand-in for the embeddings provider."""
     few = "import sys; from benchmarks import recall_quality; recall_quality.settle = lambda: None; "
     # An item is written at the exit of the process, long after the end of the site.
-    few += "from sessions_app.database import deferred_writes, wake; "
-    few += "deferred_writes.SHORT_INTERVAL = 3600; wake._buffer.add(None)"
+    few += "from sessions_app.database import deferred; "
+    few += "deferred.SHORT_INTERVAL = 3600; deferred._buffer.add(None)"
 
     def measure(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
         with OpenAIServer() as server:

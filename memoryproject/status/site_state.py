@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 
 from memoryproject.database.timeouts import DatabaseUnavailable, database
 from sessions_app.clock import TIMES_CORRECTED, database_now, write_event
-from sessions_app.database.wake import wake_workers
+from sessions_app.database.deferred import wake_workers
 from sessions_app.models import Event
 
 CHANGED, NOTIFIED = "state_changed", "state_told"

@@ -24,7 +24,7 @@ from django.db import connection
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import WebhookEvent
-from sessions_app.database.wake import IDLE, Channel, NotificationListener, ThreadWaker
+from sessions_app.database.deferred import IDLE, Channel, NotificationListener, ThreadWaker
 from sessions_app.models import Event, Session, UserProfile
 
 SENDERS = 4  # maximum receivers that are served in parallel

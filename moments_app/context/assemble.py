@@ -26,7 +26,7 @@ from moments_app.models.atom import ATOMS
 from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.platform_text import note_served
-from sessions_app.database.deferred_writes import WriteBuffer
+from sessions_app.database.deferred import WriteBuffer
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import new_context_id

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from moments_app.context.render import Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
-from sessions_app.database.deferred_writes import WriteBuffer
+from sessions_app.database.deferred import WriteBuffer
 from sessions_app.models import Session, UserProfile
 from sessions_app.security.encryption import seal, unseal
 

@@ -43,7 +43,7 @@ from moments_app.jobs.runner import JobTimeout, Stopped, run_claimed
 from moments_app.jobs.scheduled import next_schedule
 from moments_app.models import Circuit, Job
 from moments_app.models.job import TASK
-from sessions_app.database.wake import IDLE, Channel, NotificationListener, wake
+from sessions_app.database.deferred import IDLE, Channel, NotificationListener, wake
 from sessions_app.trace import HEADER, continue_trace
 
 IDLE_SECONDS = 60.0  # seconds without a job, not counting tasks, after which a worker ends; the last worker never ends

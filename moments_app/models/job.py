@@ -24,8 +24,8 @@ from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
 from sessions_app.clock import database_now
+from sessions_app.database.deferred import Channel, wake, wake_workers
 from sessions_app.database.sql import insert_if_missing, insert_missing
-from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, DailyLimit, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Subject, SubjectKind, current_call
 from sessions_app.models.event import named_actor

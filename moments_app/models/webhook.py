@@ -24,7 +24,7 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from sessions_app.clock import database_now
-from sessions_app.database.wake import Channel, wake
+from sessions_app.database.deferred import Channel, wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.security.encryption import seal, unseal

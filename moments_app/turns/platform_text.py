@@ -30,7 +30,7 @@ from moments_app.engines.words import plain_words
 from moments_app.models import OwnText
 from moments_app.models.context_receipt import REFRESH_INTERVAL
 from moments_app.turns.engine_input import as_corrected
-from sessions_app.database.deferred_writes import WriteBuffer
+from sessions_app.database.deferred import WriteBuffer
 from sessions_app.database.sql import array_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache, cached_by_hash

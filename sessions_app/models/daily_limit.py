@@ -29,7 +29,7 @@ from django.db import connection, models, transaction
 from django.db.models import Q, Sum
 from django.utils import timezone
 
-from sessions_app.database.deferred_writes import WriteBuffer
+from sessions_app.database.deferred import WriteBuffer
 from sessions_app.models.api_key import ApiKey
 from sessions_app.models.application import Application
 from sessions_app.refusals import Refusal

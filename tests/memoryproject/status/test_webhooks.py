@@ -23,7 +23,7 @@ from memoryproject.status import webhooks
 from memoryproject.status.webhooks import SENDERS, NotReceived, post, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import LEASE, RETRIED_FOR, WebhookEvent
-from sessions_app.database import wake
+from sessions_app.database import deferred
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -226,7 +226,7 @@ def test_the_delivery_of_a_dead_sender_is_taken_over_after_its_lease(
 @pytest.fixture
 def _woken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send notifications from here as a command does, and serve only when woken."""
-    monkeypatch.setattr(wake, "sends_from_thread", lambda: False)
+    monkeypatch.setattr(deferred, "sends_from_thread", lambda: False)
     monkeypatch.setattr(webhooks, "IDLE", 10 * TIMEOUT)
     monkeypatch.setattr("moments_app.models.webhook.LEASE", timedelta(days=1))
 
@@ -242,7 +242,7 @@ def serving() -> Iterator[None]:
         wait_until(lambda: not WebhookDelivery.objects.waiting().exists())
     finally:
         ending.set()
-        wake.wake(wake.Channel.WEBHOOKS)
+        deferred.wake(deferred.Channel.WEBHOOKS)
         thread.join()
 
 

@@ -24,7 +24,7 @@ from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import ALWAYS_READ, recall
 from moments_app.turns import platform_text
-from sessions_app.database import deferred_writes
+from sessions_app.database import deferred
 from sessions_app.models import ApiKey, Message, Session, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -449,7 +449,7 @@ class TestReceipts:
     def test_receipts_are_written_after_the_response(
         self, service: Api, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(deferred_writes, "INTERVAL", 0.05)
+        monkeypatch.setattr(deferred, "INTERVAL", 0.05)
         talk(ada, 2)
         found = context(service)
         wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)

@@ -16,7 +16,7 @@ from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from moments_app.sessions.digest import DigestSession
 from moments_app.turns import platform_text
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app.database import deferred_writes
+from sessions_app.database import deferred
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -270,7 +270,7 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     platform_text.line_buffer.stop()  # its thread started with another interval
-    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 0.02)
+    monkeypatch.setattr(deferred, "SHORT_INTERVAL", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
     platform_text.line_buffer.stop()

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from sessions_app.database import deferred_writes
-from sessions_app.database.deferred_writes import WriteBuffer
+from sessions_app.database import deferred
+from sessions_app.database.deferred import WriteBuffer
 from tests.support.processes import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,7 +50,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "INTERVAL", 0.01)
+    monkeypatch.setattr(deferred, "INTERVAL", 0.01)
     writer = Writer(cut)
     behind = WriteBuffer("test", writer)
     behind.add(1)  # no later item triggers the retry
@@ -60,7 +60,7 @@ def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyP
 
 
 def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "MAX_WAITING", 3)
+    monkeypatch.setattr(deferred, "MAX_WAITING", 3)
 
     def meanwhile() -> None:
         behind.add(4)

@@ -19,8 +19,8 @@ from moments_app.jobs import worker as jobs_worker
 from moments_app.jobs.runner import retry_all
 from moments_app.jobs.worker import watch_jobs
 from moments_app.models import Job
-from sessions_app.database import wake
-from sessions_app.database.wake import Channel, NotificationListener, ThreadWaker, wake_workers
+from sessions_app.database import deferred
+from sessions_app.database.deferred import Channel, NotificationListener, ThreadWaker, wake_workers
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import append
 from tests.support.concurrency import at_once
@@ -35,7 +35,7 @@ LONG = 600.0  # seconds, longer than any test
 @pytest.fixture(autouse=True)
 def _really_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send notifications as a command does. Other tests send none."""
-    monkeypatch.setattr(wake, "sends_from_thread", lambda: False)
+    monkeypatch.setattr(deferred, "sends_from_thread", lambda: False)
 
 
 @contextmanager
@@ -223,13 +223,13 @@ def test_a_signal_ends_a_wait() -> None:
 def test_a_web_process_sends_one_notification_for_several_requests(
     ada: UserProfile, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "sends_from_thread", lambda: True)
+    monkeypatch.setattr(deferred, "sends_from_thread", lambda: True)
     with listening() as woken:
         for person in (ada, bo):
             ask(person)
         assert not woken.is_set()
-        assert wake._buffer.pending()[-2:] == [Channel.JOBS, Channel.JOBS]
-        wake._buffer.flush()
+        assert deferred._buffer.pending()[-2:] == [Channel.JOBS, Channel.JOBS]
+        deferred._buffer.flush()
         wait_until(woken.is_set)
 
 
