@@ -5,9 +5,10 @@ times out, the message itself is the query, the search uses words only, or the r
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.conf import settings
@@ -17,7 +18,7 @@ from django.db import connection
 from moments_app.engines import embedder_name, embedding_model, language_model
 from moments_app.engines.calls.texts import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.statements.named_people import Mention, relationships_in
+from moments_app.engines.statements.named_people import FEW_WORDS, RELATIONSHIP_OF, any_relationship
 from moments_app.engines.transcript import Turn
 from moments_app.models import (
     Circuit,
@@ -127,6 +128,61 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()
     shown = [engine_turn(turn, MAX_TURN_TOKENS, user.zone, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)
+
+
+# --- relationships in a query, such as "my husband's birthday" ---
+
+_MAY_BE = {
+    "partner": frozenset({"husband", "wife", "boyfriend", "girlfriend", "fiancé", "fiancée"}),
+    "child": frozenset({"son", "daughter"}),
+}
+# Possessives of the first person, by language.
+_OWN = {
+    "en": r"(?:my|our) ",
+    "de": r"(?:mein|unser)(?:e[mnrs]?)? ",
+    "es": r"(?:mis?|nuestr[ao]s?) ",
+    "fr": r"(?:mon|ma|mes|notre|nos) ",
+    "ru": r"(?:мо[йяёеию]|моего|моему|моей|моих|моим|моими|наш\w{0,3}) ",
+    "zh": "我(?:们)?的?",
+}
+_ENDINGS = {"ru": "[а-яё]{0,3}", "zh": ""}  # in other languages, the plural's "s"
+_OWNER = r"(?P<owner>[A-ZÀ-Þ][\w-]{0,40})['’]s "
+MAX_MENTIONS = 5  # maximum relationships to read in a query
+
+
+class Mention(NamedTuple):
+    """A relationship in a query."""
+
+    relationships: frozenset[str]  # the possible relationships of the word, in English
+    end: int  # the index after the word
+    owner: str  # the name before "'s", as in "Nora's son"; blank for "my son"
+
+
+def _mention_pattern(language: str) -> re.Pattern[str]:
+    whose = f"(?:(?i:{_OWN[language]})|{_OWNER})" if language == "en" else f"(?i:{_OWN[language]})"
+    start, few, end = ("", "", "") if language == "zh" else (r"(?<!\w)", FEW_WORDS, r"\b")
+    return re.compile(
+        f"{start}{whose}{few}(?i:(?P<word>{any_relationship(language)}){_ENDINGS.get(language, 's?')}){end}"
+    )
+
+
+_MENTIONS = [_mention_pattern(language) for language in _OWN]
+
+
+def relationships_in(query: str) -> list[Mention]:
+    """Return the relationships that a query mentions: those to its author or to a named person, in order."""
+    found = [
+        Mention(_possible(relationship), match.end(), match.groupdict().get("owner") or "")
+        for pattern in _MENTIONS
+        for match in pattern.finditer(query)
+        if (relationship := RELATIONSHIP_OF.get(match["word"].casefold()))
+    ]
+    return sorted(found, key=lambda mention: mention.end)[:MAX_MENTIONS]
+
+
+def _possible(relationship: str) -> frozenset[str]:
+    broader = {name for name, narrower in _MAY_BE.items() if relationship in narrower}
+    return frozenset({relationship, *_MAY_BE.get(relationship, ()), *broader})
 
 
 # --- the names of known people ---

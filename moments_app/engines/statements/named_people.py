@@ -1,7 +1,5 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-Also find the relationships in a question, such as "my husband's birthday".
-
 `tables/named_people.txt` has a few short patterns per language. Sentences that match no pattern are ignored.
 """
 
@@ -23,7 +21,7 @@ _POSSESSIVE = re.compile(r"['’]s$|['’]$")
 _TITLED = re.compile(rf"^{_TITLE} ")
 _HAN = r"\u4e00-\u9fff"
 _WHOLE = re.compile(rf"(?:{_TITLE} )?{_PROPER}(?: {_PROPER})*|[{_HAN}]{{2,4}}")
-_FEW = r"(?:[a-zß-öø-ÿ][\w-]* ){0,2}?"  # "my little sister", "my new boss"
+FEW_WORDS = r"(?:[a-zß-öø-ÿ][\w-]* ){0,2}?"  # "my little sister", "my new boss"
 NAME_MAX = 255
 USER = ("User", "The user", "user")  # names for the user in their own memory
 
@@ -38,20 +36,23 @@ class NamedPerson(NamedTuple):
 RELATIONSHIPS = {
     language: dict(entry.split("=") for entry in words.split()) for language, words in table_lines("relationships")
 }
-_BY_WORD = {word.casefold(): relationship for words in RELATIONSHIPS.values() for word, relationship in words.items()}
+RELATIONSHIP_OF = {
+    word.casefold(): relationship for words in RELATIONSHIPS.values() for word, relationship in words.items()
+}
 
 
-def _any_word_of(language: str) -> str:
+def any_relationship(language: str) -> str:
+    """Return a pattern for the words for relationships in a language."""
     return "|".join(map(re.escape, sorted(RELATIONSHIPS[language], key=len, reverse=True)))
 
 
 def _compiled(language: str, pattern: str) -> re.Pattern[str]:
-    word = f"(?P<word>{_any_word_of(language)})"
+    word = f"(?P<word>{any_relationship(language)})"
     whose = rf"(?:\b(?:[Mm]y|[Oo]ur)|(?<![\w])(?P<owner>(?:The user|{_PROPER})))(?(owner)['’]s|)"
     parts = {
-        "OWNER": f"{whose} {_FEW}{word}",
+        "OWNER": f"{whose} {FEW_WORDS}{word}",
         "WORD": word,
-        "FEW": _FEW,
+        "FEW": FEW_WORDS,
         "NAMED": _NAMED,
         "PROPER": _PROPER,
         "HAN": _HAN,
@@ -93,7 +94,7 @@ def _matches(text: str, patterns: Iterable[re.Pattern[str]]) -> Iterator[NamedPe
             name = _POSSESSIVE.sub("", found["name"])
             if _is_name(name, begins=found.start("name") == 0):
                 owner = found.groupdict().get("owner") or ""
-                yield NamedPerson(name[:NAME_MAX], _BY_WORD[found["word"].casefold()], owner)
+                yield NamedPerson(name[:NAME_MAX], RELATIONSHIP_OF[found["word"].casefold()], owner)
 
 
 def _is_name(text: str, *, begins: bool) -> bool:
@@ -120,56 +121,3 @@ def short_name(name: str) -> str:
         return name[title.end() :]
     first, _, last = name.partition(" ")
     return first if last else ""
-
-
-# --- relationships in a question ---
-
-_MAY_BE = {
-    "partner": frozenset({"husband", "wife", "boyfriend", "girlfriend", "fiancé", "fiancée"}),
-    "child": frozenset({"son", "daughter"}),
-}
-# Possessives of the first person, by language.
-_OWN = {
-    "en": r"(?:my|our) ",
-    "de": r"(?:mein|unser)(?:e[mnrs]?)? ",
-    "es": r"(?:mis?|nuestr[ao]s?) ",
-    "fr": r"(?:mon|ma|mes|notre|nos) ",
-    "ru": r"(?:мо[йяёеию]|моего|моему|моей|моих|моим|моими|наш\w{0,3}) ",
-    "zh": "我(?:们)?的?",
-}
-_ENDINGS = {"ru": "[а-яё]{0,3}", "zh": ""}  # in other languages, the plural's "s"
-_OWNER = r"(?P<owner>[A-ZÀ-Þ][\w-]{0,40})['’]s "
-MAX_MENTIONS = 5  # maximum relationships to read in a question
-
-
-class Mention(NamedTuple):
-    """A relationship in a question."""
-
-    relationships: frozenset[str]  # the possible relationships of the word, in English
-    end: int  # the index after the word
-    owner: str  # the name before "'s", as in "Nora's son"; blank for "my son"
-
-
-def _mention_pattern(language: str) -> re.Pattern[str]:
-    whose = f"(?:(?i:{_OWN[language]})|{_OWNER})" if language == "en" else f"(?i:{_OWN[language]})"
-    start, few, end = ("", "", "") if language == "zh" else (r"(?<!\w)", _FEW, r"\b")
-    return re.compile(f"{start}{whose}{few}(?i:(?P<word>{_any_word_of(language)}){_ENDINGS.get(language, 's?')}){end}")
-
-
-_MENTIONS = [_mention_pattern(language) for language in _OWN]
-
-
-def relationships_in(question: str) -> list[Mention]:
-    """Return the relationships that a question mentions: those to its author or to a named person, in order."""
-    found = [
-        Mention(_possible(relationship), match.end(), match.groupdict().get("owner") or "")
-        for pattern in _MENTIONS
-        for match in pattern.finditer(question)
-        if (relationship := _BY_WORD.get(match["word"].casefold()))
-    ]
-    return sorted(found, key=lambda mention: mention.end)[:MAX_MENTIONS]
-
-
-def _possible(relationship: str) -> frozenset[str]:
-    broader = {name for name, narrower in _MAY_BE.items() if relationship in narrower}
-    return frozenset({relationship, *_MAY_BE.get(relationship, ()), *broader})
