@@ -126,7 +126,6 @@ class _Layer:
     def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
         self.name, self.items = name, priced(name, items, form)
         self.taken: dict[int, PricedItem] = {}  # by index in `items`
-        self.repetitions: set[int] = set()  # indexes of items that repeat other content of the context
         self.tokens = 0  # tokens of the added items, without the wrapping
         self.wrapping = form.wrapping_tokens(name)
         self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
@@ -153,9 +152,6 @@ class _Layer:
         if self.name == "retrieved":
             taken.sort(key=_place_in_time)
         return _with_joined(taken)
-
-    def left_out(self) -> list[PricedItem]:
-        return _with_joined(one for place, one in self.waiting() if place not in self.repetitions)
 
 
 class _Budget:
@@ -223,13 +219,11 @@ class _Budget:
                     self._take_standing(layer, place, one, self.left - end, cuts=True)
 
     def _take_standing(self, layer: _Layer, place: int, one: PricedItem, room: int, *, cuts: bool) -> None:
-        if self._repeats(layer, one.item):
-            layer.repetitions.add(place)
-            return
         most = min(room, layer.ceiling - layer.all_tokens)
-        # checked first, because few items fit into an almost full layer
-        is_taken = one.cost <= most and self._take(layer, place, one, most)
-        may_cut = cuts and not is_taken and not layer.taken and most > layer.wrapping
+        may_cut = cuts and not layer.taken and most > layer.wrapping
+        # The costs are checked first, because few items fit into an almost full layer.
+        if (one.cost > most and not may_cut) or self._repeats(layer, one.item) or self._take(layer, place, one, most):
+            return
         if may_cut and (shorter := shortened(one.item, layer.name, self._form, most - layer.wrapping)):
             self._take(layer, place, shorter, room)
 
@@ -297,7 +291,7 @@ class _Budget:
 
     def filled(self) -> FilledBudget:
         layers = {name: self._layers[name] for name in self._names}
-        left_out = {name: layer.left_out() for name, layer in layers.items()}
+        left_out = {name: self._left_out(layer) for name, layer in layers.items()}
         trimmed = [
             Trimmed(name, len(items), sum([one.tokens for one in items]), _reason(name))
             for name, items in left_out.items()
@@ -311,6 +305,13 @@ class _Budget:
             trimmed,
             [*self._following, *standing][:MAX_NEXT],
         )
+
+    def _left_out(self, layer: _Layer) -> list[PricedItem]:
+        """Return the items that were not added, without standing text that repeats the context."""
+        waiting = [one for _, one in layer.waiting()]
+        if LAYERS[layer.name].ceiling:
+            waiting = [one for one in waiting if not self._repeats(layer, one.item)]
+        return _with_joined(waiting)
 
 
 def _cost(items: Iterable[PricedItem]) -> int:
