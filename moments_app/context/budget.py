@@ -28,7 +28,8 @@ from sessions_app.refusals import Refusal
 STANDING_SHARE, STANDING_FROM = 0.15, 750
 # Tokens reserved for lines about the person. Search results would need more tokens for the same information.
 IDENTITY_TOKENS = 100
-WINDOW_STEP = 32  # a partial window starts at a multiple of this number of turns, so that its start rarely changes
+# A partial window starts at a multiple of a number of turns, so that its start rarely changes. This is the maximum.
+MAX_STEP = 32
 MAX_NEXT = 5  # how many of the items that didn't fit are shown to operators
 MIN_LINE = 10  # minimum tokens for which a recall result could still fit
 SHORT_LINE = 20  # maximum characters of a short line, which may have another meaning within a longer text
@@ -246,14 +247,15 @@ class _Budget:
     def take_older_turns(self) -> None:
         """Add older live turns, newest first.
 
-        If some don't fit, the sequence number of the oldest added turn is a multiple of `WINDOW_STEP`.
+        If some don't fit, the sequence number of the oldest added turn is a multiple of a step.
         """
         turns = self._layers["hot_turns"]
         older: list[tuple[int, PricedItem]] = []
         room = self.left - turns.opening
         for place, one in reversed(turns.waiting()):
             if one.cost > room:
-                older = older[: _last_step([one.item for _, one in older]) + 1]
+                step = _step(len(turns.taken) + len(older))
+                older = older[: _last_step([one.item for _, one in older], step) + 1]
                 break
             older.append((place, one))
             room -= one.cost
@@ -331,10 +333,15 @@ def _reason(name: str) -> str:
     return "over its share of the budget" if LAYERS[name].ceiling else "no room"
 
 
-def _last_step(older: Sequence[Item]) -> int:
-    """Return the index of the oldest turn whose sequence number is a multiple of `WINDOW_STEP`, or -1.
+def _step(fitting: int) -> int:
+    """Return the step for a number of turns that fit. It leaves out less than a quarter of them."""
+    return min(MAX_STEP, 2 ** max(fitting.bit_length() - 3, 0))
+
+
+def _last_step(older: Sequence[Item], step: int) -> int:
+    """Return the index of the oldest turn whose sequence number is a multiple of the step, or -1.
 
     The turns are sorted newest first.
     """
     sequences = [(item.source_sequences or (1, 1))[0] for item in older]
-    return max((place for place, sequence in enumerate(sequences) if sequence % WINDOW_STEP == 0), default=-1)
+    return max((place for place, sequence in enumerate(sequences) if sequence % step == 0), default=-1)
