@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, NotSupportedError, connection, transaction
 
 from memoryproject.database.base import DatabaseWrapper
 from sessions_app.models import Event
@@ -142,6 +142,29 @@ def test_the_first_statement_of_a_transaction_is_not_prepared() -> None:
         with transaction.atomic(), wrapper.prepared_cursor() as cursor:
             cursor.execute("SELECT 'alone'")
     assert ask(connection, "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", "%alone%") == 0
+
+
+def test_a_statement_fails_only_once_after_a_migration_changed_the_type_of_its_result() -> None:
+    wrapper: Any = connection.copy()
+
+    def read() -> None:
+        ask(wrapper, "SELECT 1")
+        with wrapper.prepared_cursor() as prepared:
+            prepared.execute("SELECT id FROM changed")
+        wrapper.commit()
+
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE changed (id int)")
+        wrapper.set_autocommit(False)
+        for _ in range(4):
+            read()
+        cursor.execute("ALTER TABLE changed ALTER id TYPE text")
+        with pytest.raises(NotSupportedError):
+            read()
+        wrapper.rollback()
+        read()
+        wrapper.close()
+        cursor.execute("DROP TABLE changed")
 
 
 def test_nothing_is_prepared_behind_a_pooler(tmp_path: Path) -> None:
