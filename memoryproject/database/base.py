@@ -2,7 +2,7 @@
 
 Each round trip takes a few tenths of a millisecond, largely in Python. To save round trips, BEGIN is sent in the same
 message as the first statement of a transaction, and a pooled connection that has just responded is used without a
-check.
+check. The statements of each request are prepared, because PostgreSQL needs longer to plan them than to run them.
 """
 
 import select
@@ -11,13 +11,16 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from django.conf import settings
-from django.db.backends.postgresql import base
+from django.db.backends.postgresql import base, operations
 from psycopg import ClientCursor, Connection, OperationalError
+from psycopg import Cursor as ServerCursor
+from psycopg.adapt import Dumper
 from psycopg.pq import TransactionStatus
 
 from memoryproject.database import embedded
 
 TRUSTED_SECONDS = 1.0  # how long a connection is trusted after a response, unless the server has closed it
+PREPARE_AFTER = 2  # a connection prepares a statement after this number of executions
 
 _responded_at: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
 
@@ -39,6 +42,32 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
         return self.set_result(-1)  # the result of the statement, not of BEGIN
 
 
+class UntypedInteger(Dumper):
+    """Sends integers without a type. By default, their type depends on their size, and each is prepared separately."""
+
+    def dump(self, obj: int) -> bytes:
+        return str(obj).encode()
+
+
+class PreparedCursor(base.CursorMixin, ServerCursor[Any]):
+    """A cursor that prepares each statement that its connection runs often.
+
+    PostgreSQL receives the parameters separately and must be able to infer their types, so some need a cast.
+    """
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        super().__init__(connection)
+        self.adapters.register_dumper(int, UntypedInteger)
+
+
+class DatabaseOperations(operations.DatabaseOperations):
+    def last_executed_query(self, cursor: Any, sql: Any, params: Any) -> Any:
+        """Return a statement with its values, for logs of queries."""
+        if isinstance(cursor, PreparedCursor):
+            return self.compose_sql(sql, params)
+        return super().last_executed_query(cursor, sql, params)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
     """The connection of a thread. Uses `Cursor`, and checks a pooled connection only if it may be dead.
 
@@ -46,12 +75,35 @@ class DatabaseWrapper(base.DatabaseWrapper):
     is opened or reused. The server's socket overrides `HOST`.
     """
 
+    ops_class = DatabaseOperations
+
     def get_connection_params(self) -> dict[str, Any]:
         parameters = super().get_connection_params()
         if self.settings_dict.get("EMBEDDED"):
             parameters["host"] = str(embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR))
         is_usual = parameters["cursor_factory"] is base.Cursor
         return parameters | ({"cursor_factory": Cursor} if is_usual else {})
+
+    def prepared_cursor(self) -> Any:
+        """Return a `PreparedCursor`, or before the first statement of a transaction, a `Cursor`.
+
+        A first statement is sent with others in one message, and such messages can't be prepared. Behind a pooler such
+        as pgbouncer, nothing is prepared.
+        """
+        self.ensure_connection()
+        if self.connection.info.transaction_status != TransactionStatus.INTRANS:
+            return self.cursor()
+        with self.wrap_database_errors:
+            return self._prepare_cursor(PreparedCursor(self.connection))  # type: ignore[attr-defined]
+
+    def _configure_connection(self, connection: Connection[Any]) -> bool:
+        super()._configure_connection(connection)  # type: ignore[misc]
+        # A pooler reports a process id of its own. It may run each transaction on another server connection, where
+        # nothing is prepared.
+        [(backend_pid,)] = connection.execute("SELECT pg_backend_pid()")
+        if backend_pid == connection.info.backend_pid:
+            connection.prepare_threshold = PREPARE_AFTER
+        return True  # whether to commit
 
     def chunked_cursor(self) -> Any:
         """Return a cursor that reads rows in chunks within a transaction, or all at once outside of one.

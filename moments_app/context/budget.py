@@ -33,7 +33,8 @@ from sessions_app.text.invisible_characters import without_invisible
 STANDING_SHARE, STANDING_FROM = 0.15, 750
 # Tokens reserved for lines about the person. Search results would need more tokens for the same information.
 IDENTITY_TOKENS = 100
-WINDOW_STEP = 32  # a partial window starts at a multiple of this number of turns, so that its start rarely changes
+# A partial window starts at a multiple of a number of turns, so that its start rarely changes. This is the maximum.
+MAX_STEP = 32
 MAX_NEXT = 5  # how many of the items that didn't fit are shown to operators
 MIN_LINE = 10  # minimum tokens for which a recall result could still fit
 SHORT_LINE = 20  # maximum characters of a short line, which may have another meaning within a longer text
@@ -140,7 +141,6 @@ class _Layer:
     def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
         self.name, self.items = name, priced(name, items, form)
         self.taken: dict[int, PricedItem] = {}  # by index in `items`
-        self.repetitions: set[int] = set()  # indexes of items that repeat other content of the context
         self.tokens = 0  # tokens of the added items, without the wrapping
         self.wrapping = form.wrapping_tokens(name)
         self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
@@ -167,9 +167,6 @@ class _Layer:
         if self.name == "retrieved":
             taken.sort(key=_place_in_time)
         return _with_joined(taken)
-
-    def left_out(self) -> list[PricedItem]:
-        return _with_joined(one for place, one in self.waiting() if place not in self.repetitions)
 
 
 class _Budget:
@@ -237,13 +234,11 @@ class _Budget:
                     self._take_standing(layer, place, one, self.left - end, cuts=True)
 
     def _take_standing(self, layer: _Layer, place: int, one: PricedItem, room: int, *, cuts: bool) -> None:
-        if self._repeats(layer, one.item):
-            layer.repetitions.add(place)
-            return
         most = min(room, layer.ceiling - layer.all_tokens)
-        # checked first, because few items fit into an almost full layer
-        is_taken = one.cost <= most and self._take(layer, place, one, most)
-        may_cut = cuts and not is_taken and not layer.taken and most > layer.wrapping
+        may_cut = cuts and not layer.taken and most > layer.wrapping
+        # The costs are checked first, because few items fit into an almost full layer.
+        if (one.cost > most and not may_cut) or self._repeats(layer, one.item) or self._take(layer, place, one, most):
+            return
         if may_cut and (shorter := shortened(one.item, layer.name, self._form, most - layer.wrapping)):
             self._take(layer, place, shorter, room)
 
@@ -266,14 +261,15 @@ class _Budget:
     def take_older_turns(self) -> None:
         """Add older live turns, newest first.
 
-        If some don't fit, the sequence number of the oldest added turn is a multiple of `WINDOW_STEP`.
+        If some don't fit, the sequence number of the oldest added turn is a multiple of a step.
         """
         turns = self._layers["hot_turns"]
         older: list[tuple[int, PricedItem]] = []
         room = self.left - turns.opening
         for place, one in reversed(turns.waiting()):
             if one.cost > room:
-                older = older[: _last_step([one.item for _, one in older]) + 1]
+                step = _step(len(turns.taken) + len(older))
+                older = older[: _last_step([one.item for _, one in older], step) + 1]
                 break
             older.append((place, one))
             room -= one.cost
@@ -311,7 +307,7 @@ class _Budget:
 
     def filled(self) -> FilledBudget:
         layers = {name: self._layers[name] for name in self._names}
-        left_out = {name: layer.left_out() for name, layer in layers.items()}
+        left_out = {name: self._left_out(layer) for name, layer in layers.items()}
         trimmed = [
             Trimmed(name, len(items), sum([one.tokens for one in items]), _reason(name))
             for name, items in left_out.items()
@@ -325,6 +321,13 @@ class _Budget:
             trimmed,
             [*self._following, *standing][:MAX_NEXT],
         )
+
+    def _left_out(self, layer: _Layer) -> list[PricedItem]:
+        """Return the items that were not added, without standing text that repeats the context."""
+        waiting = [one for _, one in layer.waiting()]
+        if LAYERS[layer.name].ceiling:
+            waiting = [one for one in waiting if not self._repeats(layer, one.item)]
+        return _with_joined(waiting)
 
 
 def _cost(items: Iterable[PricedItem]) -> int:
@@ -344,13 +347,18 @@ def _reason(name: str) -> str:
     return "over its share of the budget" if LAYERS[name].ceiling else "no room"
 
 
-def _last_step(older: Sequence[Item]) -> int:
-    """Return the index of the oldest turn whose sequence number is a multiple of `WINDOW_STEP`, or -1.
+def _step(fitting: int) -> int:
+    """Return the step for a number of turns that fit. It leaves out less than a quarter of them."""
+    return min(MAX_STEP, 2 ** max(fitting.bit_length() - 3, 0))
+
+
+def _last_step(older: Sequence[Item], step: int) -> int:
+    """Return the index of the oldest turn whose sequence number is a multiple of the step, or -1.
 
     The turns are sorted newest first.
     """
     sequences = [(item.source_sequences or (1, 1))[0] for item in older]
-    return max((place for place, sequence in enumerate(sequences) if sequence % WINDOW_STEP == 0), default=-1)
+    return max((place for place, sequence in enumerate(sequences) if sequence % step == 0), default=-1)
 
 
 # --- repetitions ---

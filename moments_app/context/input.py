@@ -211,7 +211,7 @@ def read_input(
         "before": end,
         "hot": hot,
     }
-    found = read_first(Session, _opening_sql(), parameters)
+    found = read_first(Session, _opening_sql(), parameters, prepared=True)
     if found is None:
         return None
     session, (memory, said, corrected, has_entities, has_ended) = found

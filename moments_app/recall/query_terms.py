@@ -14,7 +14,7 @@ from django.utils import timezone
 from moments_app.recall.interface import MAX_WORDS, Vector, span_in
 from moments_app.recall.scoring import COUNTED_KINDS, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
-from sessions_app.database.sql import array_of, array_of_texts
+from sessions_app.database.sql import array_of, array_of_texts, prepared_cursor
 from sessions_app.models import UserProfile
 
 MAX_LIKELY_STEMS = 2  # maximum stems of an unknown word to rank separately
@@ -43,17 +43,18 @@ SELECT
         WHERE vocabulary_id IN (SELECT id FROM seen) AND moments_app_word.stem = asked.stem
      ) counted WHERE counted.fact IS NOT NULL),
     (SELECT sum(message_count - counted_message_count) FROM sessions_app_session
-     WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
+     WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25),
+    {distinct}
 """
 # Names, tone and other things that a person's turns have in common don't distinguish the turns. So half of the turns'
 # mean vector is subtracted from the query's vector. The SQL computes twice this vector, because only the direction
 # matters. It uses an index by person.
-_DISTINCT_SQL = """
-SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
-    SELECT vector FROM moments_app_turnembedding
-    WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
-) turn;
-"""
+_DISTINCT_SQL = """(
+    SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
+        SELECT vector FROM moments_app_turnembedding
+        WHERE user_id = %(user)s AND model_id = %(model)s AND vector IS NOT NULL LIMIT %(sample)s
+    ) turn
+)"""
 
 
 def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | None = None) -> QueryWords:
@@ -65,17 +66,11 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     stems = [stem for word in asked for stem in word.stems]
     whose = {"user": user.pk, "application": user.application_id, "agent": agent_id}
     parameters: dict[str, Any] = {**whose, "stems": array_of_texts(stems)}
-    distinct = ""
-    with connection.cursor() as cursor:
-        if vector:  # send both statements together, to save a round trip
-            parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLED_TURNS}
-            cursor.execute(_DISTINCT_SQL + _WORDS_SQL, parameters)
-            cursor.set_result(-2)
-            [(distinct,)] = cursor.fetchall()
-            cursor.set_result(-1)
-        else:
-            cursor.execute(_WORDS_SQL, parameters)
-        [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
+    if vector:
+        parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLED_TURNS}
+    with prepared_cursor() as cursor:
+        cursor.execute(_WORDS_SQL.format(distinct=_DISTINCT_SQL if vector else "''"), parameters)
+        [(shards, vocabularies, sizes, found, uncounted, distinct)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
     span = span_in(text, timezone.now().astimezone(user.zone))
     times = span.words if span else frozenset[str]()

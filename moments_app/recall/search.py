@@ -28,7 +28,7 @@ from moments_app.recall.scoring import (
     turn_scores,
     word_scores,
 )
-from sessions_app.database.sql import array_of, array_of_texts
+from sessions_app.database.sql import array_of, array_of_texts, prepared_cursor
 from sessions_app.models import UserProfile
 
 MATCH_COUNT = 5  # default number of results
@@ -180,7 +180,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             searches.append(_BY_MEANING_SQL.format(kind=kind, table=_VECTORS[kind] + then, limits=limits) + about)
     if not searches:
         return hits
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from django.db import connection
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Field, JSONField, Model, QuerySet
 from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery
@@ -23,6 +24,12 @@ BATCH_SIZE = 1_000  # number of rows to build before they are sent
 
 
 # --- reads ---
+
+
+def prepared_cursor() -> CursorWrapper:
+    """Return a cursor for one of the statements that requests run. The platform's database backend prepares them."""
+    cursor: CursorWrapper = getattr(connection, "prepared_cursor", connection.cursor)()
+    return cursor
 
 
 def microseconds_of(column: str) -> str:
@@ -65,12 +72,15 @@ def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
     return [field.attname for field in fields], converted
 
 
-def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Row, Sequence[Any]]]:
+def read(
+    model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any], *, prepared: bool = False
+) -> list[tuple[Row, Sequence[Any]]]:
     """Return the rows of a query as instances, each with the values of its additional columns.
 
-    The query must select the `columns` of the model first. If `sql` has several statements, the last one is the query.
+    The query must select the `columns` of the model first. If `sql` has several statements, which can't be prepared,
+    the last one is the query.
     """
-    with connection.cursor() as cursor:
+    with prepared_cursor() if prepared else connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         while cursor.nextset():  # skip to the result of the last statement
             pass
@@ -86,9 +96,9 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
 
 
 def read_first(
-    model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
+    model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any], *, prepared: bool = False
 ) -> tuple[Row, Sequence[Any]] | None:
-    return next(iter(read(model, sql, parameters)), None)
+    return next(iter(read(model, sql, parameters, prepared=prepared)), None)
 
 
 # --- inserts ---

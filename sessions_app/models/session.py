@@ -61,7 +61,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
         """Return the person's session with this id, or None. If `locked`, lock it against other writers."""
         sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
-        if (found := read_first(Session, sql, [user.pk, session_id])) is None:
+        if (found := read_first(Session, sql, [user.pk, session_id], prepared=True)) is None:
             return None
         session, _ = found
         session.user = user

@@ -11,10 +11,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Count, F, Min, QuerySet
 
-from sessions_app.database.sql import microseconds_of, time_of
+from sessions_app.database.sql import microseconds_of, prepared_cursor, time_of
 from sessions_app.models import Message, Session
 
 _COLUMNS = """sequence, kind, role, content, tool_name, name, payload, tokens, created_at, external_id, moment_id,
@@ -109,7 +108,7 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(LIVE_SQL, parameters)
         messages = [LoadedMessage.from_row(row) for row in cursor.fetchall()]
     boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []

@@ -14,6 +14,12 @@ from psycopg.pq import TransactionStatus
 
 from memoryproject.database.base import DatabaseWrapper
 
+# DISCARD ALL without DEALLOCATE ALL, because psycopg remembers which statements it has prepared.
+_DISCARD = """
+CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD PLANS;
+DISCARD TEMP; DISCARD SEQUENCES
+"""
+
 
 class KeptConnection:
     """Keeps at most one connection, that of the last test.
@@ -53,11 +59,11 @@ class KeptConnection:
 
 
 def _is_emptied(left: "Connection[Any]") -> bool:
-    """Return whether the session's state was discarded: settings, temporary tables, locks, cursors, plans."""
+    """Return whether the session's state was discarded: settings, temporary tables, locks, cursors."""
     if not left.autocommit or left.info.transaction_status != TransactionStatus.IDLE:
         return False
     try:
-        left.execute("DISCARD ALL")
+        left.execute(_DISCARD)
     except Error:
         return False
     return True

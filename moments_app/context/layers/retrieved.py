@@ -19,8 +19,6 @@ from operator import itemgetter
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db import connection
-
 from moments_app.context.input import ContextInput, Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
@@ -31,6 +29,7 @@ from moments_app.recall.interface import MAX_WORDS, Result, Span
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.search import recall, results_in_span, span_for
 from sessions_app import lexemes
+from sessions_app.database.sql import prepared_cursor
 from sessions_app.process_cache import cached_by_hash
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
@@ -262,7 +261,7 @@ def _candidates(source: ContextInput) -> list[Candidate]:
         "recent": RECENT,
         "chars": BODY_CHARS,
     }
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_CANDIDATES_SQL.format(open_entities=OPEN_SQL), parameters)
         return [Candidate(*row) for row in cursor]
 

@@ -1,11 +1,16 @@
 """Few round trips per request, without weakening transactions."""
 
+import re
+import socket
+import socketserver
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, NotSupportedError, connection, transaction
 
 from memoryproject.database.base import DatabaseWrapper
 from sessions_app.models import Event
@@ -83,6 +88,91 @@ def test_a_transaction_keeps_the_read_only_mode_of_its_connection() -> None:
             assert ask(connection, "SHOW transaction_read_only") == "on"
     finally:
         connection.connection.read_only = None
+
+
+def prepared_by(wrapper: DatabaseWrapper, *parameters: Any) -> list[str]:
+    """Run a statement with each parameter in a transaction. Return what its connection has prepared."""
+    wrapper.set_autocommit(False)
+    ask(wrapper, "SELECT 1")
+    for parameter in parameters:
+        with wrapper.prepared_cursor() as cursor:
+            cursor.execute("SELECT id FROM sessions_app_event WHERE id = %s", [parameter])
+    with wrapper.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_prepared_statements ORDER BY name")
+        found = [statement for (statement,) in cursor.fetchall()]
+    wrapper.commit()
+    wrapper.set_autocommit(True)
+    return found
+
+
+@contextmanager
+def pooler(server: str, folder: str) -> Iterator[None]:
+    """Forward the connections of a socket to the server, and report another process id than the server's."""
+    name = ".s.PGSQL.5432"
+
+    class Forward(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.socket(socket.AF_UNIX) as upstream:
+                upstream.connect(f"{server}/{name}")
+                Thread(target=self._copy, args=(self.request, upstream)).start()
+                self._copy(upstream, self.request)
+
+        def _copy(self, source: socket.socket, target: socket.socket) -> None:
+            while data := source.recv(65_536):
+                target.sendall(re.sub(rb"K\0\0\0\x0c.{4}", b"K\0\0\0\x0c\0\0\0\1", data, flags=re.DOTALL))
+            target.shutdown(socket.SHUT_WR)
+
+    with socketserver.ThreadingUnixStreamServer(f"{folder}/{name}", Forward) as listening:
+        Thread(target=listening.serve_forever).start()
+        yield
+        listening.shutdown()
+
+
+def test_a_repeated_statement_is_prepared_once_for_integers_of_any_size() -> None:
+    wrapper: Any = connection.copy()
+    assert prepared_by(wrapper, 1, 2**40) == []
+    [statement] = prepared_by(wrapper, 70_000, 2**40, 1)
+    wrapper.close()
+    assert statement == "SELECT id FROM sessions_app_event WHERE id = $1"
+
+
+def test_the_first_statement_of_a_transaction_is_not_prepared() -> None:
+    wrapper: Any = connection
+    for _ in range(5):
+        with transaction.atomic(), wrapper.prepared_cursor() as cursor:
+            cursor.execute("SELECT 'alone'")
+    assert ask(connection, "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", "%alone%") == 0
+
+
+def test_a_statement_fails_only_once_after_a_migration_changed_the_type_of_its_result() -> None:
+    wrapper: Any = connection.copy()
+
+    def read() -> None:
+        ask(wrapper, "SELECT 1")
+        with wrapper.prepared_cursor() as prepared:
+            prepared.execute("SELECT id FROM changed")
+        wrapper.commit()
+
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE changed (id int)")
+        wrapper.set_autocommit(False)
+        for _ in range(4):
+            read()
+        cursor.execute("ALTER TABLE changed ALTER id TYPE text")
+        with pytest.raises(NotSupportedError):
+            read()
+        wrapper.rollback()
+        read()
+        wrapper.close()
+        cursor.execute("DROP TABLE changed")
+
+
+def test_nothing_is_prepared_behind_a_pooler(tmp_path: Path) -> None:
+    wrapper: Any = connection.copy()
+    with pooler(wrapper.get_connection_params()["host"], str(tmp_path)):
+        wrapper.settings_dict = connection.settings_dict | {"EMBEDDED": False, "HOST": str(tmp_path)}
+        assert ask(wrapper, "SELECT 1") == 1 and prepared_by(wrapper, 1, 2, 3) == []
+        wrapper.close()
 
 
 def test_a_recently_used_connection_is_not_checked(pooled: DatabaseWrapper, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moments_app.context.budget import WINDOW_STEP, BudgetTooSmall, FilledBudget, fill_budget, standing_layers
+from moments_app.context.budget import MAX_STEP, BudgetTooSmall, FilledBudget, fill_budget, standing_layers
 from moments_app.context.input import Item
 from moments_app.context.layers import LAYERS
 from moments_app.context.render import FORMATS, PricedItem
@@ -247,14 +247,17 @@ def test_text_about_a_shown_turn_is_omitted_unless_it_has_its_own_date() -> None
     assert [line.item for line in filled.layers["retrieved"]] == [said, dated, another_day]
 
 
-def test_the_window_of_the_stable_plan_begins_at_a_multiple_of_the_step() -> None:
-    window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(300)]
+@pytest.mark.parametrize(("budget", "step"), [(600, 2), (2_000, 8), (10_000, MAX_STEP)])
+@pytest.mark.parametrize("recalls", [False, True])
+def test_the_window_begins_at_a_multiple_of_a_step(budget: int, step: int, recalls: bool) -> None:
+    """The start rarely changes, and a partial window leaves less than a quarter of its room unused."""
+    window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(600)]
     begins = set()
-    for last in range(200, 216):
-        filled = fill_budget(only(hot_turns=window[:last]), FORMATS["xml"], 3_000, recalls=False)
+    for last in range(500, 500 + step):
+        filled = fill_budget(only(hot_turns=window[:last]), FORMATS["xml"], budget, recalls=recalls)
         begins.add(filled.layers["hot_turns"][0].item.source_sequences[0])  # type: ignore[index]
-        assert filled.layers["hot_turns"][-1].item == window[last - 1]
-    assert len(begins) <= 2 and all(first % WINDOW_STEP == 0 for first in begins)
+        assert filled.layers["hot_turns"][-1].item == window[last - 1] and filled.tokens > 0.7 * budget
+    assert len(begins) <= 2 and all(first % step == 0 for first in begins)
 
 
 def test_each_line_has_a_reason_and_the_next_line_is_named() -> None:
