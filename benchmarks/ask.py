@@ -89,8 +89,8 @@ def rank(stored: StoredConversation, query: str, modes: Sequence[str]) -> list[l
     Raises:
         Degraded: A mode needs vectors, but there are none.
     """
-    from moments_app.recall.interface import RecallRequest
     from moments_app.recall.query import with_vector
+    from moments_app.recall.request import RecallRequest
     from moments_app.recall.search import recall
     from sessions_app.models import UserProfile
 

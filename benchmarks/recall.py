@@ -16,8 +16,8 @@ from benchmarks.site import Site
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall.index_words import CountWords
-from moments_app.recall.interface import RecallRequest, Vector
 from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import RecallRequest, Vector
 from moments_app.recall.scoring import Lookup
 from moments_app.recall.search import recall
 from sessions_app.models import UserProfile

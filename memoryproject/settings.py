@@ -288,7 +288,7 @@ SPECTACULAR_SETTINGS = {
         "EntityStatusEnum": "moments_app.models.entity.EntityStatus",
         "JobStatusEnum": "moments_app.models.job.Job.Status",
         "SummaryStatusEnum": "moments_app.models.summary.Summary.Status",
-        "MemoryKindEnum": "moments_app.recall.interface.KINDS",
+        "MemoryKindEnum": "moments_app.recall.request.KINDS",
         "MessageKindEnum": "sessions_app.api.messages.SHOWN_KINDS",
     },
     "POSTPROCESSING_HOOKS": [

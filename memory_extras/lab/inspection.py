@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from django.conf import settings
 
 from moments_app.models.embedding import KINDS
-from moments_app.recall.interface import RecallRequest, Result
 from moments_app.recall.query import with_names, with_relevances, with_vector
 from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.scoring import QueryWords
 from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, search
 from sessions_app.models import UserProfile

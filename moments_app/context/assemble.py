@@ -23,8 +23,8 @@ from moments_app.context.receipts import ServedRecord, StoredContext, StoredLaye
 from moments_app.context.render import FORMATS, PricedItem, Rendered
 from moments_app.models import ContextReceipt
 from moments_app.models.atom import ATOMS
-from moments_app.recall.interface import RecallRequest
 from moments_app.recall.query import recall_request_for
+from moments_app.recall.request import RecallRequest
 from moments_app.turns.platform_text import note_served
 from sessions_app.database.deferred import WriteBuffer
 from sessions_app.database.sql import EPOCH

@@ -30,7 +30,7 @@ from moments_app.models.atom import BY_DATE, ENTITIES, WRITTEN_ATTRIBUTES
 from moments_app.models.entity import OPEN_SQL
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.turns.corrected import End, ends_of
 from sessions_app.database.sql import EPOCH, columns, on_one_line, read_first, time_of
 from sessions_app.models import Message, Session, UserProfile

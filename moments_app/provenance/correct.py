@@ -42,7 +42,7 @@ from moments_app.provenance.rewording import (
     set_text,
     text_changes,
 )
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import queue_indexing
 from moments_app.streams.known_people import link_corrected

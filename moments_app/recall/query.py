@@ -30,7 +30,8 @@ from moments_app.models import (
     PromptVersion,
 )
 from moments_app.prompts import RECALL_QUERY_URI
-from moments_app.recall.interface import RecallRequest, Result, Vector
+from moments_app.recall.request import RecallRequest, Vector
+from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.recall.interface import MAX_WORDS, Vector, span_in
+from moments_app.recall.request import MAX_WORDS, Vector, span_in
 from moments_app.recall.scoring import COUNTED_KINDS, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts, prepared_cursor

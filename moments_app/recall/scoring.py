@@ -9,7 +9,8 @@ from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
-from moments_app.recall.interface import Key, Place, Span, TurnSpan
+from moments_app.recall.request import Span
+from moments_app.recall.results import Key, Place, TurnSpan
 
 MAX_TERMS = 32  # maximum words of a query; of a long query, the rarest words are used
 MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead

@@ -17,8 +17,9 @@ from django.db import connection
 
 from moments_app.engines.words import is_from_assistant, speaker_of, words_of
 from moments_app.models.known_person import SELF
-from moments_app.recall.interface import KINDS, Key, Place, RecallRequest, Result, Span, TurnSpan, read_hits, span_in
 from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import KINDS, RecallRequest, Span, span_in
+from moments_app.recall.results import Key, Place, Result, TurnSpan, read_hits
 from moments_app.recall.scoring import (
     CANDIDATES,
     Lookup,

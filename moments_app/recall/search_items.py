@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, namespace_range, stored
-from moments_app.recall.interface import MAX_WORDS, Vector
+from moments_app.recall.request import MAX_WORDS, Vector
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile

@@ -19,8 +19,8 @@ from moments_app.context.assemble import ContextRequest, preview
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.jobs.process import AnyProcess, ClaimLost, InputChanged, Skipped, process_named, session_of
 from moments_app.models import Job, MemoryStream
-from moments_app.recall.interface import RecallRequest
 from moments_app.recall.query import recall_request_for
+from moments_app.recall.request import RecallRequest
 from sessions_app.models import Session
 
 MAX_PROBES = 10  # maximum number of probes; the session is locked while their contexts are built

@@ -14,7 +14,7 @@ from moments_app.interfaces.api.memory import MATCH_COUNT_MAX
 from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import Pages
 from moments_app.operator.person_pages import READ_PERSON, SEE_MEMORY
-from moments_app.recall.interface import KINDS, MODES, RecallRequest
+from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
 from sessions_app.admin.access_log import people_of

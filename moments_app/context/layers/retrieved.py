@@ -25,8 +25,9 @@ from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import date_in_words, with_dates
 from moments_app.models.atom import ENTITIES
 from moments_app.models.entity import OPEN_SQL
-from moments_app.recall.interface import MAX_WORDS, Result, Span
 from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import MAX_WORDS, Span
+from moments_app.recall.results import Result
 from moments_app.recall.search import recall, results_in_span, span_for
 from sessions_app import lexemes
 from sessions_app.database.sql import prepared_cursor

@@ -28,8 +28,8 @@ from moments_app.models.stored_item import (
     stored,
     text_of,
 )
-from moments_app.recall.interface import RecallRequest
 from moments_app.recall.query import with_vector
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search_items import MAX_HITS, list_namespaces, search_items
 from sessions_app.api.access import key_of
 from sessions_app.api.fields import (

@@ -16,8 +16,9 @@ from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.render import FORMATS, PricedItem
 from moments_app.interfaces.api.facts import AboutField
-from moments_app.recall.interface import KINDS, MODES, RecallRequest, Result
 from moments_app.recall.query import RETRIEVAL, with_names, with_relevances, with_vector
+from moments_app.recall.request import KINDS, MODES, RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT, recall_with_span
 from moments_app.turns.platform_text import note_served
 from sessions_app.api.fields import (

@@ -10,7 +10,7 @@ from memory_extras.lab.inspection import inspect
 from moments_app.context import assemble
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append

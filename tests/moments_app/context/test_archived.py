@@ -13,7 +13,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models.embedding import TurnEmbedding
-from moments_app.recall.interface import RecallRequest, Result
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions

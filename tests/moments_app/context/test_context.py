@@ -21,7 +21,7 @@ from moments_app.context.layers.history import POLICY
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import ALWAYS_READ, recall
 from moments_app.turns import platform_text
 from sessions_app.database import deferred

@@ -25,7 +25,7 @@ from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
 from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, namespace_range, stored
 from moments_app.recall.embed import resend_rejected
 from moments_app.recall.index_words import index_words
-from moments_app.recall.interface import Vector
+from moments_app.recall.request import Vector
 from moments_app.recall.search_items import list_namespaces, search_items
 from moments_app.reports.housekeeping import prune_items
 from sessions_app import lexemes

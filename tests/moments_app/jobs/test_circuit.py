@@ -19,8 +19,8 @@ from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.models import Circuit, EmbeddingModel, Job
 from moments_app.models.circuit import GIVE_UP_AFTER
 from moments_app.models.job import JobQuerySet
-from moments_app.recall.interface import RecallRequest
 from moments_app.recall.query import with_vector
+from moments_app.recall.request import RecallRequest
 from sessions_app.models import Event, Message, Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.commands import printed

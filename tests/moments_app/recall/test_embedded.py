@@ -14,8 +14,8 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Circuit, EmbeddingModel, EngineCall, Job
 from moments_app.models.embedding import TurnEmbedding
 from moments_app.recall import embed
-from moments_app.recall.interface import RecallRequest
 from moments_app.recall.query import with_vector
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append

@@ -10,7 +10,8 @@ from django.test import Client
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job
 from moments_app.recall.index_words import IndexArchived
-from moments_app.recall.interface import RecallRequest, Result
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.retention.retain import retain

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from moments_app.models import Entity, Job, MemoryAtom, Moment, Word
 from moments_app.recall.index_words import index_words
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT

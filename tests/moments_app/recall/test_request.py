@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Scores of hits: similarities are compared within a kind, and facts share their scores with their source turns."""
 
-from moments_app.recall.interface import Key
+from moments_app.recall.results import Key
 from moments_app.recall.scoring import CANDIDATES, MIN_OF_KIND, SOURCE_SHARE, semantic_scores, share_with_sources
 
 

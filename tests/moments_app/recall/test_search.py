@@ -21,8 +21,9 @@ from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.recall.interface import MAX_WORDS, RecallRequest, Result
 from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import MAX_WORDS, RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.scoring import SOURCE_SHARE
 from moments_app.recall.search import EXTRA_RESULTS, READ_AHEAD, Hits, rank, recall
 from moments_app.sessions.settle import Settle

@@ -8,7 +8,7 @@ from django.db import transaction
 from moments_app.context.assemble import ContextRequest, preview
 from moments_app.jobs.process import InputChanged
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput, Line
 from moments_app.streams.edit import CannotCurate, evict, move, restore

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
-from moments_app.recall.interface import RecallRequest
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from moments_app.sessions.digest import DigestSession

@@ -16,7 +16,7 @@ from django.utils import timezone
 from moments_app.context.assemble import ContextRequest, Envelope, preview
 from moments_app.context.input import Item
 from moments_app.models import MemoryAtom, MemoryStream, Moment
-from moments_app.recall.interface import RecallRequest, span_in
+from moments_app.recall.request import RecallRequest, span_in
 from moments_app.recall.search import recall_with_span
 from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Message, UserProfile

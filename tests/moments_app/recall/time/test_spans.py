@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from moments_app.recall.interface import Span, span_in
+from moments_app.recall.request import Span, span_in
 from tests.moments_app.recall.time.questions import MORE, NONE, THIRTY
 
 NOW = datetime(2026, 11, 23, 15, tzinfo=ZoneInfo("America/New_York"))
