@@ -12,7 +12,7 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import AdminRenderer, BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
-from sessions_app.api.fields import QuickJSONRenderer, QuickNegotiation
+from sessions_app.api.json_bodies import QuickJSONRenderer, QuickNegotiation
 
 ANSWERS = [
     {
