@@ -253,12 +253,12 @@ if CONF.behind_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.access.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.access.HasScope"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
-        "sessions_app.api.access.KeyRateThrottle",
-        "sessions_app.api.access.DailyLimits",
+        "sessions_app.api.throttling.KeyRateThrottle",
+        "sessions_app.api.throttling.DailyLimits",
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.json_bodies.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.json_bodies.QuickJSONRenderer"],

@@ -10,7 +10,7 @@ class SessionsAppConfig(AppConfig):
 
     def ready(self) -> None:
         from sessions_app.api import schema  # noqa: F401 (registers itself)
-        from sessions_app.api.access import KeyCheckProvider
+        from sessions_app.api.authentication import KeyCheckProvider
         from sessions_app.database import transactions
         from sessions_app.database.resumable_migrations import make_resumable
         from sessions_app.database.transactions import RoleProvider, TimeoutProvider

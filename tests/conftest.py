@@ -36,7 +36,7 @@ from moments_app.context import assemble, receipts
 from moments_app.engines import embeddings
 from moments_app.interfaces.chat import rounds
 from moments_app.turns import platform_text
-from sessions_app.api import access
+from sessions_app.api import authentication
 from sessions_app.database import deferred
 from sessions_app.models import ApiKey, UserProfile, daily_limit
 from sessions_app.process_cache import ProcessCache
@@ -209,7 +209,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(deferred, "SHORT_INTERVAL", 3_600)
     monkeypatch.setattr(deferred, "sends_from_thread", lambda: True)  # so no notification is sent
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(access, "CACHED_KEYS", ProcessCache(access.MAX_KEYS, seconds=3_600))
+    monkeypatch.setattr(authentication, "CACHED_KEYS", ProcessCache(authentication.MAX_KEYS, seconds=3_600))
     cache.clear()
     daily_limit.meter.forget()
     platform_text.written_lines.forget()

@@ -20,7 +20,7 @@ class OAuthConfig(AppConfig):
         from memory_extras.oauth.models import Assistant, Code
         from memory_extras.oauth.validator import TokenIssuer
         from memoryproject.database.clocks import EXTRA_COLUMNS
-        from sessions_app.api.access import ISSUERS
+        from sessions_app.api.authentication import ISSUERS
         from sessions_app.clock import TimeColumn
 
         register(known_application, Tags.database)

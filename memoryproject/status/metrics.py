@@ -32,7 +32,8 @@ from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.vectors import EmbeddingProgress, embedding_progress
 from moments_app.reports.overview import DUE, JobGroup, estimated_rows, job_groups
-from sessions_app.api.access import HasScope, IsServiceKey, KeyRateThrottle, key_of
+from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
+from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.database.transactions import using_role
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT

@@ -123,7 +123,7 @@ RESPONSES: dict[str, tuple[str, str, Described]] = {  # name, description and he
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = "sessions_app.api.access.ApiKeyAuthentication"
+    target_class = "sessions_app.api.authentication.ApiKeyAuthentication"
     name = "ApiKey"
 
     def get_security_definition(self, auto_schema: Any) -> Described:

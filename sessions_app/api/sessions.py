@@ -6,9 +6,9 @@ from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveMod
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from sessions_app.api.access import require_scope
 from sessions_app.api.fields import BooleanField, JsonObjectField, PersonQuery, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
+from sessions_app.api.permissions import require_scope
 from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session

@@ -6,7 +6,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from sessions_app.api.access import KeyRateThrottle, key_of
+from sessions_app.api.permissions import key_of
+from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.models.daily_limit import UNITS, Subject, SubjectKind, meter, today, tomorrow
 

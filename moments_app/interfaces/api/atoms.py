@@ -13,7 +13,6 @@ from moments_app.interfaces.api.streams import BaseStreamViewSet
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import SHARED_NAMES_NOBODY, MemoryAtomQuerySet, content_hash
 from moments_app.streams.add_atoms import add_atoms, owner_columns
-from sessions_app.api.access import key_of
 from sessions_app.api.fields import (
     AwareDateTimeField,
     BooleanField,
@@ -23,6 +22,7 @@ from sessions_app.api.fields import (
     TextField,
 )
 from sessions_app.api.pagination import PageQuery
+from sessions_app.api.permissions import key_of
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import IdTaken

@@ -31,7 +31,6 @@ from moments_app.models.stored_item import (
 from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search_items import MAX_HITS, list_namespaces, search_items
-from sessions_app.api.access import key_of
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,
@@ -44,6 +43,7 @@ from sessions_app.api.fields import (
     WordsField,
 )
 from sessions_app.api.pagination import PAGE_MAX
+from sessions_app.api.permissions import key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 

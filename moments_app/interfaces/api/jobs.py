@@ -13,9 +13,9 @@ from rest_framework.response import Response
 from moments_app.models import Job
 from moments_app.models.job import CannotChange, JobQuerySet
 from moments_app.provenance.coverage import coverage, queue_builds
-from sessions_app.api.access import key_of
 from sessions_app.api.fields import PublicIdField, TextField, UUIDField
 from sessions_app.api.pagination import PageQuery
+from sessions_app.api.permissions import key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.row_security import allow_shared_changes
 

@@ -18,7 +18,6 @@ from rest_framework.response import Response
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
 from moments_app.prompts import BLANK_PROMPT, MAX_CHARS, URI_PREFIX, NotApproved, activate_version, normalize_newlines
-from sessions_app.api.access import HasAdminScope, IsServiceKey
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,
@@ -29,6 +28,7 @@ from sessions_app.api.fields import (
     WordsField,
 )
 from sessions_app.api.pagination import AnyPageQuery
+from sessions_app.api.permissions import HasAdminScope, IsServiceKey
 from sessions_app.api.viewsets import ApiViewSet, M, one_or_404
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.limited_operators import unlimited

@@ -21,7 +21,6 @@ from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
 from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
 from moments_app.provenance.retract_items import ItemSelection, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
-from sessions_app.api.access import HasAdminScope, IsServiceKey
 from sessions_app.api.fields import (
     CONTRADICTORY,
     SEQUENCE_MAX,
@@ -33,6 +32,7 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
+from sessions_app.api.permissions import HasAdminScope, IsServiceKey
 from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session, UserProfile

@@ -27,9 +27,9 @@ from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import CannotUndo, undo, write_text
-from sessions_app.api.access import HasScope, key_of
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PersonQuery, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
+from sessions_app.api.permissions import HasScope, key_of
 from sessions_app.api.viewsets import M, PersonViewSet, one_or_404, update
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import UserProfile

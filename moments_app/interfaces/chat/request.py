@@ -21,10 +21,11 @@ from starlette.datastructures import Headers
 
 from moments_app.interfaces.asgi import in_chat_thread
 from moments_app.interfaces.chat.errors import ChatError
-from sessions_app.api.access import KeyRateThrottle, issuer_of
+from sessions_app.api.authentication import issuer_of
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.json_bodies import StrictJSONParser
 from sessions_app.api.messages import MessageInput
+from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey, Message
 from sessions_app.models.api_key import CHAT
 from sessions_app.models.application import DEFAULT

@@ -18,7 +18,7 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from memoryproject.serving.fair_shares import caller
 from memoryproject.serving.request_limits import ThreadsOfLoops
 from memoryproject.settings import CONF
-from sessions_app.api.access import missing_rows_as_404
+from sessions_app.api.permissions import missing_rows_as_404
 from sessions_app.database.transactions import RequestKind, serving
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for

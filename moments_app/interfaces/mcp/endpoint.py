@@ -21,8 +21,8 @@ from memoryproject.settings import CONF
 from moments_app.interfaces.asgi import check_request
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
-from sessions_app.api.access import key_of, user_id_of
 from sessions_app.api.fields import PublicIdField, StrictSerializer
+from sessions_app.api.permissions import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.refusals import Refusal, error_data
 

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from sessions_app.api import access
+from sessions_app.api import authentication
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.process_cache import VERIFIED
 from tests.support.api import Api
@@ -106,7 +106,7 @@ def test_checking_a_recently_valid_key_takes_no_extra_round_trip(ada: UserProfil
     service = Api(ApiKey.objects.issue("k", scope="admin")[1])
     for call in CALLS.values():
         asked: list[list[str]] = []
-        access.CACHED_KEYS.clear()
+        authentication.CACHED_KEYS.clear()
         for _ in range(2):  # looked up, then remembered
             with CaptureQueriesContext(connection) as captured:
                 call(service)
@@ -165,7 +165,7 @@ def test_the_last_use_is_recorded_at_most_once_a_minute(service: Api) -> None:
     service.get("sessions", user_id="ada")
     assert ApiKey.objects.get().last_used_at == first
     ApiKey.objects.update(last_used_at=first - timedelta(minutes=2))
-    access.CACHED_KEYS.clear()  # as after two minutes
+    authentication.CACHED_KEYS.clear()  # as after two minutes
     service.get("sessions", user_id="ada")
     last = ApiKey.objects.get().last_used_at
     assert last is not None and last > first
