@@ -349,7 +349,7 @@ def _reason(name: str) -> str:
 
 def _step(fitting: int) -> int:
     """Return the step for a number of turns that fit. It leaves out less than a quarter of them."""
-    return min(MAX_STEP, 2 ** max(fitting.bit_length() - 3, 0))
+    return min(MAX_STEP, 1 << max(fitting.bit_length() - 3, 0))
 
 
 def _last_step(older: Sequence[Item], step: int) -> int:
