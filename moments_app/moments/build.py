@@ -42,7 +42,8 @@ from moments_app.moments.division import (
     result_of,
     store_moments,
 )
-from moments_app.moments.history import PartitionEvent, known_history
+from moments_app.moments.journey import known_history
+from moments_app.moments.partition import PartitionEvent
 from moments_app.turns.engine_input import pair_safe_boundary
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session

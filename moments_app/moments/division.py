@@ -28,7 +28,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.moment import EPISODE_FIELDS, moment_key
-from moments_app.moments.history import KnownHistory, are_current, extended, journey_text
+from moments_app.moments.journey import KnownHistory, are_current, extended, journey_text
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
 from sessions_app.models import Message, Session, UserProfile

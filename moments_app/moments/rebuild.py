@@ -27,7 +27,6 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.models import Job, Moment, PromptVersion
-from moments_app.moments.delete import remove_keys, rows_with_keys
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
@@ -38,7 +37,8 @@ from moments_app.moments.division import (
     split_chunks,
     store_moments,
 )
-from moments_app.moments.history import PartitionEvent, known_history, rewrite
+from moments_app.moments.journey import known_history
+from moments_app.moments.partition import PartitionEvent, remove_keys, rewrite, rows_with_keys
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session
 

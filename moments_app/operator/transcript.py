@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from moments_app.models import Moment, Retraction
-from moments_app.moments.history import CLEARED, DIGEST
+from moments_app.moments.partition import CLEARED, DIGEST
 from sessions_app.admin.views import may_see
 from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text

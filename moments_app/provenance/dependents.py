@@ -26,7 +26,7 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.moments.delete import rows_with_keys
+from moments_app.moments.partition import rows_with_keys
 from moments_app.provenance.rebuild import MEMORIES, merge_ranges
 from moments_app.provenance.repeated import STEMS
 from moments_app.streams.texts import first_consolidated

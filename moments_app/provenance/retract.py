@@ -28,7 +28,7 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
 )
-from moments_app.moments.delete import remove_keys
+from moments_app.moments.partition import remove_keys
 from moments_app.provenance.dependents import ItemDependents, TurnDependents, dependents_of_turns, lost_notice
 from moments_app.provenance.rebuild import (
     MEMORIES,

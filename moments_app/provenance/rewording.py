@@ -17,7 +17,7 @@ from moments_app.engines.statements import AGE, HOME, RELATIONSHIP, WORK, statem
 from moments_app.engines.words import plain_words, without_marks, words_of
 from moments_app.models import Correction, Moment, Summary
 from moments_app.models.correction import replace_words
-from moments_app.moments.history import rewrite
+from moments_app.moments.partition import rewrite
 from moments_app.streams.texts import merged, merged_text
 from sessions_app import lexemes
 from sessions_app.models import Message, Session

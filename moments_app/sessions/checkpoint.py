@@ -21,7 +21,7 @@ from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import CorrectionState, ProcessInput, Skipped, active_prompt, correction_state
 from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.moments.history import PartitionEvent, text_known_at
+from moments_app.moments.partition import PartitionEvent, text_known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, owner_columns
 from moments_app.turns.engine_input import engine_turn, split_turns

@@ -12,7 +12,7 @@ from django.db.models import Q
 from moments_app.jobs.process import CorrectionState, ProcessInput, correction_state
 from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.moments.division import BuildInput, builder_prompt, chunks_with_drafts
-from moments_app.moments.history import HistoryPosition, PriorMoments, prior_moments
+from moments_app.moments.journey import HistoryPosition, PriorMoments, prior_moments
 from moments_app.sessions.checkpoint import DigestInput, known_texts, make_digest_input, open_items
 from moments_app.streams import formation, known
 from moments_app.streams.formation import FormationInput

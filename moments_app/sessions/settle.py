@@ -45,7 +45,8 @@ from moments_app.jobs.process import (
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.moments.division import BUILT, BuildResult, FinishedBuild, divide, lock_if_unchanged, store_builds
 from moments_app.moments.division import result_of as built_result
-from moments_app.moments.history import PartitionEvent, PriorMoment, extended, journey_text, store_events
+from moments_app.moments.journey import PriorMoment, extended, journey_text
+from moments_app.moments.partition import PartitionEvent, store_events
 from moments_app.sessions.checkpoint import OPEN, DigestResult, Episode, derive_digest
 from moments_app.sessions.checkpoint import result_of as digest_result
 from moments_app.sessions.quiet_sessions import (

@@ -35,7 +35,7 @@ from moments_app.jobs.process import (
 from moments_app.models import Cause, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, BuildResult, builder_prompt, drafts_of, split_chunks
-from moments_app.moments.history import known_history
+from moments_app.moments.journey import known_history
 from moments_app.streams.edit import evict_all
 from moments_app.streams.formation import (
     FORMED,

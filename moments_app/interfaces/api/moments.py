@@ -14,7 +14,7 @@ from moments_app.models import Job, Moment, Summary
 from moments_app.models.moment import EPISODE_FIELDS, MomentQuerySet
 from moments_app.models.summary import SummaryQuerySet
 from moments_app.moments.build import BuildMoments
-from moments_app.moments.delete import delete_moment
+from moments_app.moments.partition import delete_moment
 from moments_app.sessions.digest import DigestSession
 from sessions_app.api.fields import (
     CONTRADICTORY,

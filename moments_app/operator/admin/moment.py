@@ -21,7 +21,7 @@ from django.utils.timesince import timesince
 
 from moments_app.models import EngineCall, Moment
 from moments_app.models.moment import CHAIN_ORDER, EPISODE_FIELDS, MomentQuerySet
-from moments_app.moments.delete import delete_moment
+from moments_app.moments.partition import delete_moment
 from moments_app.operator.person_pages import AsOf
 from moments_app.operator.transcript import entries
 from sessions_app.admin.access_log import people_of

@@ -9,8 +9,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.engines.calls.moments import Journey, KnownMoment
 from moments_app.models import Job, Moment
-from moments_app.moments.delete import delete_moment
-from moments_app.moments.history import extended, journey_text
+from moments_app.moments.journey import extended, journey_text
+from moments_app.moments.partition import delete_moment
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile

@@ -7,7 +7,7 @@ import pytest
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, PromptResource
-from moments_app.moments.delete import delete_moment
+from moments_app.moments.partition import delete_moment
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.provenance.retract import retract
