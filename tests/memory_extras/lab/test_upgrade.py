@@ -18,15 +18,10 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from tests.support.earlier import LAST, PROBES, fill
 from tests.support.other_database import another_database, connected_to
-from tests.support.processes import environment, manage
+from tests.support.processes import environment, manage_all
 
 pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
 
-MIGRATE_AND_CHECK = """
-from django.core.management import call_command
-call_command("migrate")
-call_command("check", databases=["default"])
-"""
 WITHDRAWN = {
     "probe_id": "22222222-2222-2222-2222-222222222222",
     "user": 1,
@@ -90,7 +85,8 @@ def upgrade(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
                 cursor.execute("SELECT model, id FROM django_content_type WHERE app_label = 'moments_app'")
                 types = dict(cursor.fetchall())
             core, whole = (
-                manage("shell", "-c", MIGRATE_AND_CHECK, **environment(**extras)) for extras in ({"EXTRAS": ""}, {})
+                manage_all("migrate", "check --database default", **environment(**extras))
+                for extras in ({"EXTRAS": ""}, {})
             )
     yield Upgrade(name, types, core, whole)
     with django_db_blocker.unblock():
