@@ -40,7 +40,6 @@ from sessions_app.api import authentication
 from sessions_app.database import deferred
 from sessions_app.models import ApiKey, UserProfile, daily_limit
 from sessions_app.process_cache import ProcessCache
-from tests.support import folders
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
 from tests.support.kept_connection import KeptConnection
@@ -81,7 +80,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.reuse_db |= config.getoption(DISTRIBUTED)
     if hasattr(config, "workerinput"):
         return
-    os.environ[folders.RUN] = str(os.getpid())
     _started_server = settings.DATABASE_IS_EMBEDDED and not embedded.running_socket(settings.EMBEDDED_DATABASE_DIR)
 
 
@@ -89,7 +87,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
-    folders.forget_migrated()
     if _started_server:
         embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 

@@ -102,9 +102,9 @@ async def main():
 asyncio.run(main())
 """
     with data_folder() as empty:
-        assert "I restore kilns in Turin." in printed_by(code, empty, EMBEDDING__PROVIDER="auto")
+        assert "I restore kilns in Turin." in printed_by(code, empty, EMBEDDING__PROVIDER="auto", EXTRAS="")
         assert of_folder(empty) == []
-        printed = printed_by(asking, empty, EXTRAS="importers,lab,oauth")  # the default
+        printed = printed_by(asking, empty, EXTRAS="")
         assert "I restore kilns in Turin." in printed
         assert int(printed.split()[-1]) > 10
         assert of_folder(empty) == []

@@ -10,17 +10,13 @@ from django.db import connection
 
 from memoryproject import conf
 from sessions_app.models import ApiKey
-from tests.support.folders import data_folder, migrated_folder
-from tests.support.processes import environment, free_port, manage, web_at
+from tests.support.folders import migrated_folder
+from tests.support.processes import environment, free_port, manage_all, web_at
 from tests.support.running import Run
 from tests.support.schema import schema
 
 OF_LAB = ("moments_app_probe", "moments_app_prompttrial", "moments_app_trialside")
 SCHEMA = "import json; from tests.support.schema import schema; print(json.dumps([*schema().items()]))"
-CHECKS = "from django.core import management as m; m.call_command('check'); m.call_command('makemigrations', '--check')"
-MIGRATE = "from django.core import management as m; m.call_command('migrate', verbosity=0)"
-MIGRATED = "from django.core import management as m; m.call_command('migrate', '--check')"
-DROPS = "from django.core import management as m; [m.call_command('drop_extra', e, '--yes') for e in ('oauth', 'lab')]"
 TABLES = "import json; from django.db import connection as c; print(json.dumps(c.introspection.table_names()))"
 
 
@@ -46,21 +42,27 @@ def test_settings_of_an_extra_are_known_only_if_it_is_enabled() -> None:
 
 @pytest.mark.slow(seconds=60)
 @pytest.mark.django_db
-def test_the_core_starts_and_remembers_without_extras_which_can_be_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EXTRAS", "")
-    with data_folder() as folder:
+def test_after_a_command_dropped_the_extras_the_core_starts_and_remembers_and_they_can_be_added_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(CommandError):
+        call_command("drop_extra", "nothing", "--yes")
+    with migrated_folder() as folder:
+        site = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
+        dropped = manage_all("drop_extra oauth --yes", "drop_extra lab --yes", **site)
+        assert dropped.returncode == 0, dropped.stderr
+        monkeypatch.setenv("EXTRAS", "")
+        left = manage_all("check", "makemigrations --check", "migrate --check", code=TABLES, **site)
+        assert left.returncode == 0, left.stderr
         run = Run(folder).serve()
         assert run.answers()
         context = run.stop().partition("In a new conversation, the person asks")[2]
-        core = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
-        checked = manage("shell", "-v", "0", "-c", f"{CHECKS}; {TABLES}", **core)
-        assert checked.returncode == 0, checked.stderr
-        *_, tables = checked.stdout.splitlines()
-        later = json.loads(manage("shell", "-v", "0", "-c", f"{MIGRATE}; {SCHEMA}", **core | {"EXTRAS": "lab"}).stdout)
+        later = manage_all("migrate", code=SCHEMA, EXTRAS="lab", **site)
     assert run.process.returncode == 0
     assert "38 square metres" in context
-    assert "sessions_app_message" in tables and not [name for name in json.loads(tables) if is_of_extra(name)]
-    made = {part: text for part, text in later if is_of_lab(part)}
+    tables = json.loads(left.stdout.splitlines()[-1])
+    assert "sessions_app_message" in tables and not [name for name in tables if is_of_extra(name)]
+    made = {part: text for part, text in json.loads(later.stdout.splitlines()[-1]) if is_of_lab(part)}
     assert made == {part: text for part, text in schema().items() if is_of_lab(part)}
 
 
@@ -85,16 +87,3 @@ def test_the_core_serves_without_extras() -> None:
         announced = httpx2.get(f"{site}/.well-known/oauth-protected-resource/mcp")
     assert (by_key.status_code, nobody.status_code, token.status_code) == (200, 401, 401)
     assert nobody.headers["WWW-Authenticate"] == "Bearer" and announced.status_code == 404
-
-
-@pytest.mark.slow(seconds=30)
-def test_a_command_drops_the_tables_of_an_extra() -> None:
-    with pytest.raises(CommandError):
-        call_command("drop_extra", "nothing", "--yes")
-    with migrated_folder() as folder:
-        site = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
-        dropped = manage("shell", "-v", "0", "-c", DROPS, **site)
-        assert dropped.returncode == 0, dropped.stderr
-        left = manage("shell", "-v", "0", "-c", f"{MIGRATED}; {TABLES}", EXTRAS="", **site)
-    assert left.returncode == 0, left.stderr
-    assert not [name for name in json.loads(left.stdout.splitlines()[-1]) if is_of_extra(name)]

@@ -274,10 +274,10 @@ def applied() -> int:
 
 
 def migrate_by_commits() -> tuple[int, int]:
-    """Run `migrate`, killed after some commits, until it finishes; return the numbers of kills and of migrations.
+    """Run `migrate`, killed after `COMMITS` commits, until it finishes; return the numbers of kills and of migrations.
 
     An uncommitted transaction leaves nothing, so kills after each commit leave all possible states. A run that recorded
-    no migration is followed by one that is killed one commit later.
+    no migration is followed by one that is killed `COMMITS` commits later.
     """
     kills, commits, before = 0, COMMITS, applied()
     first = before
@@ -285,7 +285,7 @@ def migrate_by_commits() -> tuple[int, int]:
         while (ended := killed.run_to_commit(commits, "migrate", "--verbosity", "0")) == KILLED:
             kills += 1
             connection.close()
-            commits = commits + 1 if applied() == before else COMMITS
+            commits = commits + COMMITS if applied() == before else COMMITS
             before = applied()
         assert ended == FINISHED
     return kills, before - first

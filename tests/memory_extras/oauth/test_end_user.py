@@ -21,7 +21,7 @@ from django.core import signing
 from django.core.checks import Tags, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, SystemCheckError
 from django.test import Client as Browser
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -38,7 +38,7 @@ from tests.support.oauth import BACK, VERIFIER, asked, back_from, let_ask, let_l
 from tests.support.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIDProvider, signing_key
 from tests.support.operator import operator
 from tests.support.other_database import empty_database
-from tests.support.processes import environment, free_port, manage, web_at
+from tests.support.processes import environment, free_port, web_at
 from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -655,7 +655,7 @@ def with_application(name: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_web_server_does_not_start_if_the_application_is_unknown() -> None:
+def test_a_web_server_does_not_start_if_the_application_is_unknown(settings: Settings) -> None:
     variables, bind = with_application("shop"), f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", bind]
     ended = subprocess.run(
@@ -667,9 +667,11 @@ def test_a_web_server_does_not_start_if_the_application_is_unknown() -> None:
         timeout=TIMEOUT,
     )
     assert ended.returncode != 0 and UNKNOWN in ended.stderr and "Traceback" not in ended.stderr
-    assert UNKNOWN.partition(" Create")[0] in manage("check", "--database", "default", **variables).stderr
-    assert manage("create_application", "shop", **variables).returncode == 0
-    assert manage("check", "--database", "default", **variables).returncode == 0
+    settings.OAUTH = OAuthSettings.model_construct(openid_application="shop")
+    with pytest.raises(SystemCheckError, match=UNKNOWN.partition(" Create")[0]):
+        call_command("check", databases=["default"])
+    call_command("create_application", "shop")
+    call_command("check", databases=["default"])
     with web_at(free_port(), variables):
         pass
 

@@ -26,7 +26,7 @@ from tests.support.furnished import furnish
 from tests.support.kept_rows import KeptRows
 from tests.support.object_store import ObjectStore
 from tests.support.other_database import connected_to
-from tests.support.processes import database_url, manage
+from tests.support.processes import database_url, manage, manage_all
 from tests.support.retention import covered_session
 from tests.support.schema import differences, schema
 from tests.support.transcript import talk
@@ -78,15 +78,12 @@ def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, ot
     own = there(other, tmp_path)
     restored = manage("restore", str(backup), **own)
     assert restored.returncode == 0, restored.stderr
-    verified = manage("verify", str(backup), **own)
-    assert verified.returncode == 0, verified.stderr
-    used = manage("shell", "-v", "0", "-c", USE, **own)
+    used = manage_all(f"verify {backup}", code=USE, **own)
     turns = Message.objects.filter(user__user_id="ada").count()
     assert f"turns of hers: {turns + 1}" in used.stdout, used.stderr
     assert "of a stranger: 0" in used.stdout
-    again = manage("restore", str(backup), **own)
-    assert again.returncode != 0
-    assert "The database has tables" in again.stderr
+    with connected_to(OTHER), pytest.raises(CommandError, match="The database has tables"):
+        call_command("restore", str(backup))
 
 
 @pytest.fixture
@@ -218,12 +215,9 @@ def test_row_34_archives_on_disk_can_be_restored_into_a_bucket_and_backed_up_fro
     call_command("backup", str(on_disk), stdout=sys.stderr)
     with ObjectStore() as store:
         own = there(other, tmp_path / "elsewhere") | store.settings()
-        for arguments in (["restore", str(on_disk)], ["verify", str(on_disk)], ["backup", str(in_bucket)]):
-            done = manage(*arguments, **own)
-            assert done.returncode == 0, done.stderr
-        assert store.names() == sorted({f"memory/{archive.name}" for archive in Archive.objects.all()})
-        read = manage("shell", "-v", "0", "-c", READ, **own)
+        read = manage_all(f"restore {on_disk}", f"verify {on_disk}", f"backup {in_bucket}", code=READ, **own)
         assert "30 turns read" in read.stdout, read.stderr
+        assert store.names() == sorted({f"memory/{archive.name}" for archive in Archive.objects.all()})
     names = [
         [name for name in zipfile.ZipFile(path).namelist() if name.startswith("archives/")]
         for path in (on_disk, in_bucket)
