@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
@@ -140,6 +141,7 @@ def test_the_pages_of_end_users_are_accessible_and_keep_their_policy(
     log_in: Callable[..., Page], site: str, settings: Settings
 ) -> None:
     tab = log_in()
+    tab.add_init_script(AXE_SCRIPT)
     tab.context.clear_cookies()
     client = Assistant.objects.register("Claude", [f"{site}/healthz"], registered_itself=True)
     query = httpx2.QueryParams(asked(client, redirect_uri=f"{site}/healthz"))
