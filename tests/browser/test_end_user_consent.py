@@ -21,7 +21,7 @@ from pytest_django.fixtures import Settings
 from memory_extras.oauth.models import Assistant, Consent
 from moments_app.models import MemoryStream
 from sessions_app.models import UserProfile
-from tests.browser.test_every_page import barriers
+from tests.browser.test_every_page import AXE, barriers
 from tests.support.oauth import Kept, asked, let_log_in
 from tests.support.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIDProvider
 from tests.support.processes import environment, free_port, web_at
@@ -140,6 +140,7 @@ def test_the_pages_of_end_users_are_accessible_and_keep_their_policy(
     log_in: Callable[..., Page], site: str, settings: Settings
 ) -> None:
     tab = log_in()
+    tab.add_init_script(AXE)
     tab.context.clear_cookies()
     client = Assistant.objects.register("Claude", [f"{site}/healthz"], registered_itself=True)
     query = httpx2.QueryParams(asked(client, redirect_uri=f"{site}/healthz"))
