@@ -1,23 +1,14 @@
-"""The next test gets a connection in the state of a new one, and never a broken one."""
+"""Whoever connects gets a connection in the state of a new one, and never a broken one."""
 
-from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from tests.support.fresh_database import FreshDatabase
-from tests.support.kept_connection import KeptConnection
+from tests.support.concurrency import on_its_own_connection, other_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def kept(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptConnection]:
-    """Yield a connection keeper for this test, in addition to that of the run."""
-    with closing(KeptConnection(monkeypatch)) as made:
-        yield made
 
 
 def ask(sql: str) -> Any:
@@ -30,7 +21,7 @@ def backend() -> int:
     return int(ask("SELECT pg_backend_pid()"))
 
 
-def test_the_next_test_gets_the_connection_without_its_session_state(kept: KeptConnection) -> None:
+def test_a_closed_connection_is_used_again_without_its_session_state() -> None:
     before = backend()
     left = (
         "SELECT count(*) FROM pg_class WHERE relname = 'of_the_last'",
@@ -43,27 +34,37 @@ def test_the_next_test_gets_the_connection_without_its_session_state(kept: KeptC
         cursor.execute("CREATE TEMPORARY TABLE of_the_last (id int); LISTEN of_the_last; SET lock_timeout = 7")
         cursor.execute("SELECT pg_advisory_lock(7); SET search_path = pg_temp; PREPARE of_the_last AS SELECT 1")
     assert [ask(sql) for sql in left] == [1, 1, 1, 1, 2]
-    kept.keep()
+    connection.close()
     assert connection.connection is None
     assert backend() == before
     assert [ask(sql) for sql in left] == [0] * len(left)
 
 
-def test_a_connection_that_is_lost_or_in_a_transaction_is_closed(kept: KeptConnection) -> None:
-    with closing(FreshDatabase(kept)) as fresh:
-        before = backend()
-        connection.set_autocommit(False)
-        fresh.restore()
-        assert (after := backend()) != before
-        connection.connection.close()
-        fresh.restore()
-        assert backend() != after
-
-
-def test_another_database_gets_a_new_connection(kept: KeptConnection) -> None:
+def test_a_connection_that_is_lost_or_in_a_transaction_or_has_a_listener_is_closed() -> None:
     before = backend()
-    kept.keep()
+    connection.set_autocommit(False)
+    connection.close()
+    assert (after := backend()) != before
+    connection.connection.close()
+    connection.close()
+    assert (last := backend()) not in (before, after)
+    connection.connection.add_notify_handler(print)
+    connection.close()
+    assert backend() != last
+
+
+def test_another_database_gets_a_new_connection() -> None:
+    before = backend()
+    connection.close()
     with connection._nodb_cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid(), current_database()")
         assert cursor.fetchone() != (before, connection.settings_dict["NAME"])
     assert backend() == before
+
+
+def test_kept_connections_of_other_threads_are_not_counted_as_open() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(on_its_own_connection, backend).result()
+    assert other_connections() == 0
+    connection.close()
+    assert backend() != other
