@@ -35,6 +35,7 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import count, work_off
+from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note, shard
 from tests.support.transcript import START, arrived_when_said
@@ -629,8 +630,11 @@ class TestByMeaning:
     """Searching by vectors, alone and in addition to words."""
 
     @pytest.fixture(autouse=True)
-    def _embedded(self, embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile) -> None:
-        for person in (ada, bo):
+    def _embedded(self, embeddings_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows) -> None:
+        kept_rows.have("embedded", self.remember)
+
+    def remember(self) -> None:
+        for person in map(UserProfile.objects.ensure, ("ada", "bo")):
             say(person, f"The harpsichord of {person.user_id}.", "A kiln is warm.", "It rains.", "Good night.")
             note(own_stream(person), f"{person.user_id} has two harpsichords.", "fact")
             moment(person, "keys", f"{person.user_id} bought a harpsichord.")
