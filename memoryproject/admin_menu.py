@@ -186,7 +186,9 @@ def shared_with(model: str) -> list[str]:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, object]]:
-    return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
+    """Return the tabs of this page. Unfold compares all that it gets with each entry of the sidebar."""
+    groups = [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
+    return [group for group in groups if request.path.startswith(tuple(str(each["link"]) for each in group["items"]))]
 
 
 # Pages on which operators manage their own login.
