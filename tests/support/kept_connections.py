@@ -4,6 +4,7 @@ For a new connection, the server starts a process, which loads the catalogs. Tha
 state of the session is discarded instead of the connection.
 """
 
+import os
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -39,6 +40,7 @@ def keep_connections(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(DatabaseWrapper, "get_new_connection", connect)
     patch.setattr(DatabaseWrapper, "_close", keep_or_close)
+    os.register_at_fork(after_in_child=_kept.clear)  # the child would share them
 
 
 def close_kept() -> None:
