@@ -187,8 +187,11 @@ def shared_with(model: str) -> list[str]:
 
 def tabs(request: HttpRequest) -> list[dict[str, object]]:
     """Return the tabs of this page. Unfold compares all that it gets with each entry of the sidebar."""
-    groups = [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
-    return [group for group in groups if request.path.startswith(tuple(str(each["link"]) for each in group["items"]))]
+
+    def has(models: list[str]) -> bool:
+        return request.path.startswith(tuple(str(_list(model)["link"]) for model in models))
+
+    return [{"models": models, "items": [*map(_list, models)]} for models in SHARED if has(models)]
 
 
 # Pages on which operators manage their own login.

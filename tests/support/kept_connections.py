@@ -24,7 +24,8 @@ _parameters: WeakKeyDictionary[Connection[Any], dict[str, Any]] = WeakKeyDiction
 
 def keep_connections(patch: pytest.MonkeyPatch) -> None:
     """Patch the backend to keep connections to the present database instead of closing them."""
-    new, close, database = DatabaseWrapper.get_new_connection, DatabaseWrapper._close, connection.settings_dict["NAME"]
+    new, database = DatabaseWrapper.get_new_connection, connection.settings_dict["NAME"]
+    close = DatabaseWrapper._close  # type: ignore[attr-defined]
 
     def connect(wrapper: DatabaseWrapper, parameters: dict[str, Any]) -> Any:
         made = None if wrapper.pool else _taken(parameters)
@@ -50,7 +51,7 @@ def close_kept() -> None:
             _kept.pop().close()
 
 
-def _taken(parameters: dict[str, Any]) -> Connection[Any] | None:
+def _taken(parameters: dict[str, Any]) -> Any:
     """Return the kept connection with these parameters, which was closed last."""
     with _keeping:
         for one in reversed(_kept):
