@@ -57,11 +57,12 @@ class Site:
             folder = self._folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-")))
             os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=str(folder.resolve()), MEMORY_NEW_DATABASE="1")
             stack.callback(_stop_database, folder)
-            if BEGIN_WITH and not (folder / "postgres").exists():
+            is_new = not (folder / "postgres").exists()
+            if BEGIN_WITH and is_new:
                 # Copied with its owner, because PostgreSQL doesn't start on another user's files.
                 folder.mkdir(parents=True, exist_ok=True)
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
-            _prepare_database()
+            _prepare_database(is_migrated=bool(BEGIN_WITH and is_new))
             self.fresh = FreshDatabase()
             stack.callback(self.fresh.close)
             self.key = _issue_key()
@@ -138,13 +139,14 @@ def _serve_embeddings(folder: Path, stack: ExitStack) -> None:
         stack.callback(end, subprocess.Popen([sys.executable, *arguments], cwd=ROOT))
 
 
-def _prepare_database() -> None:
+def _prepare_database(*, is_migrated: bool) -> None:
     import django
 
     django.setup()
     from django.core.management import call_command
 
-    call_command("migrate", verbosity=0)
+    if not is_migrated:
+        call_command("migrate", verbosity=0)
     from benchmarks.seed import index_what_is_seeded
 
     index_what_is_seeded()

@@ -1,11 +1,13 @@
 """The sidebar of the admin and the tabs of related lists. Headings use the same names."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.http import HttpRequest
 from django.urls import reverse, reverse_lazy
+from django.utils.functional import lazy
 from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 from unfold.dataclasses import SearchResult
@@ -76,23 +78,31 @@ _OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_pag
 # For each model whose list needs more than the view permission, the function that returns whether to show the list.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
+
+@cache  # because Unfold needs the URLs hundreds of times for each page
+def _url(view: str) -> str:
+    return reverse(view)
+
+
+_lazy_url = lazy(_url, str)
+
 _FIND: dict[str, object] = {
     "title": "Find",
     "icon": "search",
-    "link": reverse_lazy("admin:sessions_app_userprofile_find"),
+    "link": _lazy_url("admin:sessions_app_userprofile_find"),
     "permission": lambda request: request.user.has_perm("sessions_app.view_userprofile"),
     "active": lambda request: request.path == str(_FIND["link"]),
 }
 _DASHBOARD: dict[str, object] = {
     "title": "Dashboard",
     "icon": "home",
-    "link": reverse_lazy("admin:index"),
+    "link": _lazy_url("admin:index"),
     "permission": lambda request: True,
 }
 _COST: dict[str, object] = {
     "title": "Cost",
     "icon": "payments",
-    "link": reverse_lazy("admin:moments_app_enginecall_cost"),
+    "link": _lazy_url("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
 SEPARATE_PAGES = [_FIND]  # pages with their own entry, although their URL starts with that of a list
@@ -100,7 +110,7 @@ SEPARATE_PAGES = [_FIND]  # pages with their own entry, although their URL start
 
 def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
     """Append an extra's page to a section of the sidebar."""
-    link = reverse_lazy(view)
+    link = _lazy_url(view)
     page: dict[str, object] = {
         "title": title,
         "icon": icon,
@@ -165,7 +175,7 @@ def _list(model: str) -> dict[str, object]:
     app, name = model.split(".")
     return {
         "title": capfirst(ENTRIES[model].many),
-        "link": reverse(f"admin:{app}_{name}_changelist"),  # resolved once, because unfold compares it a dozen times
+        "link": _url(f"admin:{app}_{name}_changelist"),
         "permission": _PERMISSIONS.get(model, lambda request: request.user.has_perm(f"{app}.view_{name}")),
     }
 
@@ -176,7 +186,12 @@ def shared_with(model: str) -> list[str]:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, object]]:
-    return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
+    """Return the tabs of this page. Unfold compares all that it gets with each entry of the sidebar."""
+
+    def has(models: list[str]) -> bool:
+        return request.path.startswith(tuple(str(_list(model)["link"]) for model in models))
+
+    return [{"models": models, "items": [*map(_list, models)]} for models in SHARED if has(models)]
 
 
 # Pages on which operators manage their own login.

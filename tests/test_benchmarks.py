@@ -462,6 +462,7 @@ def test_each_kind_of_request_is_made_before_memory_is_read(tmp_path: Path) -> N
     assert sum(figures.values()) > 50  # MB
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_each_kind_of_request_is_timed_at_each_size(capsys: pytest.CaptureFixture[str]) -> None:
     key = ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]

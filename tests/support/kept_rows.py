@@ -35,8 +35,10 @@ class KeptRows:
             cursor.execute(_FILLED_SQL)
             filled = {table for (table,) in cursor.fetchall()}
             models = [one for one in apps.get_models(include_auto_created=True) if one._meta.can_migrate(connection)]
+            tables = {model._meta.db_table for model in models} - filled
+            cursor.execute(" UNION ".join(f"SELECT '{table}' WHERE EXISTS (TABLE {table})" for table in tables))
             self._put_back[name] = []
-            for table in sorted({model._meta.db_table for model in models} - filled):
+            for (table,) in sorted(cursor.fetchall()):
                 cursor.execute(_COLUMNS_SQL, [table])
                 [columns] = cursor.fetchone()
                 copy = f'kept."{name} {table}"'

@@ -135,7 +135,10 @@ class ContradictionAdmin(ReadOnlyAdmin):
 
 def pending_count(request: HttpRequest) -> str:
     """Return the number of open questions for the sidebar. Blank if there are none."""
-    count = Contradiction.objects.waiting()[: COUNTED + 1].count
+
+    def count() -> int:
+        return Contradiction.objects.waiting()[: COUNTED + 1].count()
+
     number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", count, CACHE_SECONDS) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
 

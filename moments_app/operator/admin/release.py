@@ -52,7 +52,10 @@ class WordingForm(forms.Form):
 
 def pending_count(request: HttpRequest) -> str:
     """Return the number of pending candidates for the sidebar. Blank if there are none."""
-    count = MemoryAtom.objects.to_review()[: COUNTED + 1].count
+
+    def count() -> int:
+        return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
+
     number: int = cache.get_or_set(_waiting_key(), count, CACHE_SECONDS) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 

@@ -48,6 +48,7 @@ def served(service: Api) -> dict[str, set[str]]:
     return {name: labels for name, labels in found.items() if name.startswith("memory_")}
 
 
+@pytest.mark.slow
 def test_the_dashboard_and_the_alerts_use_all_metrics_with_their_labels(
     service: Api, embeddings_server: OpenAIServer
 ) -> None:

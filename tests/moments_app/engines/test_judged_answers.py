@@ -111,6 +111,7 @@ class TestTheJobsResult:
         job.refresh_from_db()
         return job
 
+    @pytest.mark.slow
     def test_the_api_and_the_job_page_show_it_until_a_retraction(
         self, session: Session, model_server: OpenAIServer, forming: None, service: Api
     ) -> None:

@@ -182,6 +182,7 @@ def test_a_source_turn_with_different_wording_of_the_name_is_marked(ada: UserPro
     assert list(CorrectedTurn.objects.values_list("sequence", "wrong", "right")) == [(0, "Oscar", "Otto")]
 
 
+@pytest.mark.slow
 def test_a_turn_reads_as_the_latest_of_several_corrections(ada: UserProfile, service: Api) -> None:
     said = "My name is Will. I will sail to Rome."
     session = say(ada, "s1", "2025-01-20", said).session
@@ -211,6 +212,7 @@ def test_a_turn_reads_as_the_latest_of_several_corrections(ada: UserProfile, ser
     assert read() == (" (corrected since: Wim, not Will)", "My name is Wim. I will sail to Rome.")
 
 
+@pytest.mark.slow
 def test_a_corrected_fact_stays_ended_and_the_latest_correction_is_undone_first(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-20", "I live in Oslo.")
 

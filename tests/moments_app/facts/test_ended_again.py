@@ -108,6 +108,7 @@ def answers(*facts: str) -> behave.Behaviour:
     return behave.memories({"stream": "user", "statements": list(facts)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [end_request, withdrawal_request])
 def test_row_2_a_fact_that_a_person_ended_stays_ended_after_an_undo_and_another_retraction(
     ada: UserProfile, change: Callable[[], CorrectionRequest]
@@ -157,6 +158,7 @@ def test_a_model_ends_listed_facts_by_number_without_another_call(ada: UserProfi
     assert MemoryAtom.objects.get(content="Ada has a boat.").state == "ended"
 
 
+@pytest.mark.slow
 def test_row_9_a_model_ends_statements_of_other_sessions_of_the_same_person_and_agent(
     ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:

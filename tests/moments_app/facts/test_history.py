@@ -130,6 +130,7 @@ def test_consolidations_and_their_undo_are_recorded(own: MemoryStream, service: 
         assert not atom.history.exists()
 
 
+@pytest.mark.slow
 def test_retraction_and_its_undo_keep_the_history(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")
@@ -248,6 +249,7 @@ def test_corrections_of_earlier_releases_can_be_undone(bees: MemoryAtom) -> None
     assert (bees.state, bees.ended_at, bees.ended_by) == ("active", None, "")
 
 
+@pytest.mark.slow
 def test_a_correction_that_was_retracted_before_the_upgrade_can_be_undone(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     oslo = MemoryAtom.objects.get(content=OSLO, stream__stream_type="user")

@@ -51,6 +51,7 @@ def test_tools_search_and_return_contexts_as_of_a_time(life: UserProfile) -> Non
         used("list_facts", as_of="long ago")
 
 
+@pytest.mark.slow
 def test_tools_correct_end_and_undo_a_fact(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     [fact] = used("list_facts")["facts"]

@@ -43,6 +43,7 @@ def drafts() -> list[tuple[int, int]]:
     return list(EpisodeDraft.objects.order_by("first_sequence").values_list("first_sequence", "last_sequence"))
 
 
+@pytest.mark.slow
 def test_one_call_reads_turns_for_statements_and_moments(ada: UserProfile, model_server: OpenAIServer) -> None:
     for number in range(3):
         session = talk(ada, 40, days=number / 100)

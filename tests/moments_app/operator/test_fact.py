@@ -100,6 +100,7 @@ def test_a_rejected_correction_is_explained_in_the_words_of_the_page(root: Clien
     assert escaped("The fact was already corrected or removed, so it can't be corrected.") in shown
 
 
+@pytest.mark.slow
 def test_a_contradiction_is_answered_and_the_answer_undone(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")

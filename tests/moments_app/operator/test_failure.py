@@ -150,6 +150,7 @@ def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
     assert "rem-incident-muted" not in page(root, INDEX)
 
 
+@pytest.mark.slow
 def test_a_failure_without_muted_incidents_is_not_shown_as_muted(root: Client) -> None:
     failure = fail("ada")
     FailureGroup.objects.update(muted_at=timezone.now(), muted_by="operator:eve")  # muted by an earlier release

@@ -24,6 +24,7 @@ def form(user: UserProfile, **changed: str) -> dict[str, str]:
 
 
 class TestProfile:
+    @pytest.mark.slow
     def test_the_page_links_to_what_is_stored_with_limited_counts(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 3)
         Entity.objects.bulk_create(new_entity(ada, f"Task {n}") for n in range(101))

@@ -48,6 +48,7 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert retracted() == []
 
 
+@pytest.mark.slow
 def test_a_preview_says_what_is_not_derived_again(session: Session) -> None:
     root, url = operator(), reverse("admin:sessions_app_session_retract", args=[session.pk])
     assert "Not rebuilt" not in root.get(url, {"sequences": "39"}).content.decode()

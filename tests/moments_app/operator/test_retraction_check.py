@@ -82,6 +82,7 @@ def test_a_question_is_asked_again_in_the_session_in_which_it_was_asked(service:
     assert "Still repeated" in page and ANSWER in lines(page)
 
 
+@pytest.mark.slow
 def test_a_context_that_had_the_text_in_a_profile_is_found(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "asked", "Hello there.", "Hello.")
@@ -114,18 +115,21 @@ def test_a_remaining_answer_is_shown_with_its_turn(service: Api, ada: UserProfil
     assert reverse("admin:sessions_app_session_change", args=[session.pk]) + "?at=1" in page
 
 
+@pytest.mark.slow
 def test_other_turns_in_which_the_person_said_it_are_shown(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "again", f"My landlord has the account {NUMBER}.", "I see.")
     assert any(NUMBER in line for line in lines(retract(operator())))
 
 
+@pytest.mark.slow
 def test_row_9_messages_of_others_are_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "theirs", PLANTED, "I see.", user_id="bo")
     assert "No longer repeated" in retract(operator())
 
 
+@pytest.mark.slow
 def test_other_sentences_with_the_same_words_are_not_shown(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(
@@ -134,6 +138,7 @@ def test_other_sentences_with_the_same_words_are_not_shown(service: Api, ada: Us
     assert "No longer repeated" in retract(operator())
 
 
+@pytest.mark.slow
 def test_the_check_requires_permission_to_preview_contexts(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     root = operator()

@@ -510,6 +510,7 @@ class TestProof:
                 cursor.execute("DROP RULE kept ON moments_app_memoryatom")
         assert dumped() == before
 
+    @pytest.mark.slow
     def test_a_name_that_is_left_in_anothers_retracted_item_undoes_it_all(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:

@@ -354,6 +354,7 @@ def test_entities_of_an_earlier_release_become_statements(ada: UserProfile, tmp_
     assert "entities.jsonl" not in again and again["atoms.jsonl"].count("Buy rope.") == 1
 
 
+@pytest.mark.slow
 def test_written_and_reworded_tasks_and_facts_of_a_list_stay_what_they_are(
     service: Api, ada: UserProfile, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def assert_nowhere(service: Api, number: str = NUMBER) -> None:
     assert not [row for row in exported("atoms.jsonl") if row["state"] == "active" and number in row["content"]]
 
 
+@pytest.mark.slow
 @with_both_engines
 @pytest.mark.usefixtures("answered")
 def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service: Api, ada: UserProfile) -> None:
@@ -112,6 +113,7 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
     assert (listed["cause_id"], first["retraction_id"]) == (made["retraction_id"], made["retraction_id"])
 
 
+@pytest.mark.slow
 @with_both_engines
 def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
@@ -161,6 +163,7 @@ def test_an_answer_that_has_a_sentence_of_one_word_stays(service: Api, ada: User
     assert service.post("retractions", order(sequences=[1], preview=True)).json()["answers"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["in an earlier session", "in the same messages"])
 def test_an_answer_stays_if_an_earlier_answer_had_its_words(service: Api, ada: UserProfile, before: str) -> None:
     offered = ["Hello there.", "Shall I look for flights to Lisbon?"]
@@ -171,6 +174,7 @@ def test_an_answer_stays_if_an_earlier_answer_had_its_words(service: Api, ada: U
     assert service.post("retractions", order(sequences=[2], preview=True)).json()["answers"] == []
 
 
+@pytest.mark.slow
 def test_a_word_with_digits_or_a_short_number_does_not_match_an_answer_elsewhere(
     service: Api, ada: UserProfile
 ) -> None:
@@ -182,6 +186,7 @@ def test_a_word_with_digits_or_a_short_number_does_not_match_an_answer_elsewhere
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/same/messages/1"]
 
 
+@pytest.mark.slow
 def test_row_9_answers_to_other_people_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": ANSWER}]
@@ -191,6 +196,7 @@ def test_row_9_answers_to_other_people_stay(service: Api, ada: UserProfile, bo: 
     assert not Message.objects.filter(user=bo).exclude(retracted_at=None).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("answered")
 def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
     left = {"leave": ["rem://sessions/asked/messages/3"]}
@@ -348,6 +354,7 @@ class TestAdmin:
         work_off()
         assert_nowhere(service)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("answered")
     def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
         root, form = operator(), {"sequences": "0", "shown_answer": "rem://sessions/asked/messages/3"}

@@ -812,6 +812,7 @@ class TestRefused:
         with pytest.raises(CannotRetract, match="turn 3 is archived"):
             retract(planted, [3], reason="x", requested_by="test")
 
+    @pytest.mark.slow
     def test_a_key_taken_by_another_session_meanwhile_stays_with_it(self, ada: UserProfile) -> None:
         session = talk(ada, 20, session_id="one")
         build(session, lag=0)
@@ -822,6 +823,7 @@ class TestRefused:
         keys = Moment.objects.order_by("source_session__session_id").values_list("key", flat=True)
         assert list(keys) == [f"{key}-2", key]
 
+    @pytest.mark.slow
     def test_people_whose_keys_were_taken_meanwhile_get_new_keys(self, ada: UserProfile) -> None:
         session = talk(ada, 20)
         form(session)

@@ -35,6 +35,8 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import count, work_off
+from tests.support.kept_connections import close_kept
+from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note, shard
 from tests.support.transcript import START, arrived_when_said
@@ -167,7 +169,8 @@ class TestWhatIsFound:
     def test_row_43_a_long_query_of_random_words_reads_no_turn_without_them(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(300)))
         count(ada)
-        connection.close()  # a new connection counts only its own reads
+        connection.close()
+        close_kept()  # a new connection counts only its own reads
         with transaction.atomic(), connection.cursor() as cursor:
             found(ada, random_words(160), "turn")
             found(ada, random_words(160), "turn", as_of=timezone.now())
@@ -238,7 +241,8 @@ class TestOrder:
             )
             cursor.execute("ANALYZE sessions_app_message")
         count(ada)
-        connection.close()  # a new connection counts only its own reads
+        connection.close()
+        close_kept()  # a new connection counts only its own reads
         with transaction.atomic(), connection.cursor() as cursor:
             assert found(ada, "a warm kiln", "turn")
             cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")
@@ -629,8 +633,11 @@ class TestByMeaning:
     """Searching by vectors, alone and in addition to words."""
 
     @pytest.fixture(autouse=True)
-    def _embedded(self, embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile) -> None:
-        for person in (ada, bo):
+    def _embedded(self, embeddings_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows) -> None:
+        kept_rows.have("embedded", self.remember)
+
+    def remember(self) -> None:
+        for person in map(UserProfile.objects.ensure, ("ada", "bo")):
             say(person, f"The harpsichord of {person.user_id}.", "A kiln is warm.", "It rains.", "Good night.")
             note(own_stream(person), f"{person.user_id} has two harpsichords.", "fact")
             moment(person, "keys", f"{person.user_id} bought a harpsichord.")

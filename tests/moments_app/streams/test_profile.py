@@ -125,6 +125,7 @@ def test_an_undone_correction_leaves_no_trace_in_the_profile(ada: UserProfile, s
     assert service.get("users/ada").json()["summary"] == before
 
 
+@pytest.mark.slow
 def test_simultaneous_changes_derive_the_profile_once(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
 
@@ -180,6 +181,7 @@ class TestEdits:
             profile = service.get("users/ada").json()
             assert (profile["summary"], profile["interests"]) == (summary, [interest])
 
+    @pytest.mark.slow
     def test_words_with_different_meaningful_marks_are_distinguished(self, ada: UserProfile, service: Api) -> None:
         for interests in (["C", "C++", "C#"], ["C", "C#"]):
             assert service.patch("users/ada", interests=interests).json()["interests"] == interests
@@ -243,6 +245,7 @@ class TestEdits:
         assert MemoryAtom.objects.get(user=bo).content == "Bo has a boat."
 
 
+@pytest.mark.slow
 def test_row_10_a_retraction_removes_only_lines_of_the_turn_from_the_profile(ada: UserProfile, service: Api) -> None:
     session = talk(ada, 1, text="I have a dog named Pepper.")
     form(session)

@@ -78,6 +78,7 @@ def test_undoing_a_retraction_keeps_a_newer_probe_with_the_same_question(probe: 
     assert list(Probe.objects.all()) == [again]
 
 
+@pytest.mark.slow
 def test_undoing_a_retraction_takes_the_same_number_of_statements_for_many_rows(probe: Probe) -> None:
     counts = []
     for number in (1, 20):
