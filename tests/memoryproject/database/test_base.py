@@ -172,7 +172,7 @@ def test_nothing_is_prepared_behind_a_pooler(tmp_path: Path) -> None:
     with pooler(wrapper.get_connection_params()["host"], str(tmp_path)):
         wrapper.settings_dict = connection.settings_dict | {"EMBEDDED": False, "HOST": str(tmp_path)}
         assert ask(wrapper, "SELECT 1") == 1 and prepared_by(wrapper, 1, 2, 3) == []
-        wrapper.close()
+        wrapper.connection.close()
 
 
 def test_a_recently_used_connection_is_not_checked(pooled: DatabaseWrapper, tmp_path: Path) -> None:
