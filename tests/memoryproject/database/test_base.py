@@ -98,7 +98,9 @@ def prepared_by(wrapper: DatabaseWrapper, *parameters: Any) -> list[str]:
         with wrapper.prepared_cursor() as cursor:
             cursor.execute("SELECT id FROM sessions_app_event WHERE id = %s", [parameter])
     with wrapper.cursor() as cursor:
-        cursor.execute("SELECT statement FROM pg_prepared_statements ORDER BY name")
+        cursor.execute(
+            "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%sessions_app_event WHERE id%'"
+        )
         found = [statement for (statement,) in cursor.fetchall()]
     wrapper.commit()
     wrapper.set_autocommit(True)
