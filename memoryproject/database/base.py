@@ -43,14 +43,16 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
 
 
 class UntypedInteger(Dumper):
-    """Sends integers without a type. By default, their type depends on their size, and each is prepared separately."""
+    """Send integers without a type. Otherwise, psycopg derives their type from their size, and prepares a statement
+    once per type.
+    """
 
     def dump(self, obj: int) -> bytes:
         return str(obj).encode()
 
 
 class PreparedCursor(base.CursorMixin, ServerCursor[Any]):
-    """A cursor that prepares each statement that its connection runs often.
+    """A cursor that prepares each statement that its connection runs repeatedly.
 
     PostgreSQL receives the parameters separately and must be able to infer their types, so some need a cast.
     """
@@ -85,10 +87,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return parameters | ({"cursor_factory": Cursor} if is_usual else {})
 
     def prepared_cursor(self) -> Any:
-        """Return a `PreparedCursor`, or before the first statement of a transaction, a `Cursor`.
+        """Return a `PreparedCursor`, or a `Cursor` if the next statement starts a transaction.
 
-        A first statement is sent with others in one message, and such messages can't be prepared. Behind a pooler such
-        as pgbouncer, nothing is prepared.
+        Such a statement is sent in the same message as BEGIN, and several statements can't be prepared together. Behind
+        a pooler such as pgbouncer, a `PreparedCursor` prepares nothing.
         """
         self.ensure_connection()
         if self.connection.info.transaction_status != TransactionStatus.INTRANS:
@@ -98,8 +100,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _configure_connection(self, connection: Connection[Any]) -> bool:
         super()._configure_connection(connection)  # type: ignore[misc]
-        # A pooler reports a process id of its own. It may run each transaction on another server connection, where
-        # nothing is prepared.
+        # A pooler reports another process id than the server's. It may run each transaction on another server
+        # connection, where the statements of earlier transactions are not prepared.
         [(backend_pid,)] = connection.execute("SELECT pg_backend_pid()")
         if backend_pid == connection.info.backend_pid:
             connection.prepare_threshold = PREPARE_AFTER

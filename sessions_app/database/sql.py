@@ -27,7 +27,7 @@ BATCH_SIZE = 1_000  # number of rows to build before they are sent
 
 
 def prepared_cursor() -> CursorWrapper:
-    """Return a cursor for one of the statements that requests run. The platform's database backend prepares them."""
+    """Return a cursor for a statement that many requests run. The platform's database backend prepares it."""
     cursor: CursorWrapper = getattr(connection, "prepared_cursor", connection.cursor)()
     return cursor
 

@@ -1,4 +1,4 @@
-"""Keeps closed connections to the test database. Whoever connects next gets one in the state of a new connection.
+"""Keep closed connections to the test database. The next connect gets one, in the state of a new connection.
 
 For a new connection, the server starts a process, which loads the catalogs. That takes longer than many tests. So the
 state of the session is discarded instead of the connection.
@@ -29,7 +29,7 @@ _parameters: WeakKeyDictionary[Connection[Any], dict[str, Any]] = WeakKeyDiction
 
 
 def keep_connections(patch: pytest.MonkeyPatch) -> None:
-    """Patch the backend to keep connections to the present database instead of closing them."""
+    """Patch the backend to keep connections to the current database instead of closing them."""
     new, database = DatabaseWrapper.get_new_connection, connection.settings_dict["NAME"]
     close = DatabaseWrapper._close  # type: ignore[attr-defined]
 
@@ -79,10 +79,10 @@ def _is_emptied(left: Connection[Any]) -> bool:
     """Return whether the session's state was discarded: settings, temporary tables, locks, cursors."""
     if not left.autocommit or left.info.transaction_status != TransactionStatus.IDLE:
         return False
-    if left._notify_handlers:  # its listener would take the connection for its own
+    if left._notify_handlers:  # a listener still uses it
         return False
     try:
         left.execute(_DISCARD)
-    except Error:  # it is lost
+    except Error:  # the connection is lost
         return False
     return True

@@ -1,4 +1,4 @@
-"""Whoever connects gets a connection in the state of a new one, and never a broken one."""
+"""Each connect gets a connection in the state of a new one, and never a broken one."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
