@@ -46,6 +46,7 @@ def other_connections() -> int:
     deadline = time.monotonic() + 1
     while (others := _other_connections()) and time.monotonic() < deadline:
         time.sleep(0.02)
+        close_kept()  # other threads may have closed connections meanwhile, such as the one that sends heartbeats
     return others
 
 
