@@ -116,8 +116,10 @@ def pooler(server: str, folder: str) -> Iterator[None]:
         def handle(self) -> None:
             with socket.socket(socket.AF_UNIX) as upstream:
                 upstream.connect(f"{server}/{name}")
-                Thread(target=self._copy, args=(self.request, upstream)).start()
+                sending = Thread(target=self._copy, args=(self.request, upstream))
+                sending.start()
                 self._copy(upstream, self.request)
+                sending.join()
 
         def _copy(self, source: socket.socket, target: socket.socket) -> None:
             while data := source.recv(65_536):
