@@ -11,7 +11,6 @@ from typing import Any
 from django.db import connection, transaction
 
 from tests.support.fresh_database import FreshDatabase
-from tests.support.kept_connections import close_kept
 from tests.support.waiting import TIMEOUT, wait_until
 
 
@@ -38,15 +37,13 @@ def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
 def other_connections() -> int:
     """Return the number of database connections, except this thread's and that of `FreshDatabase`.
 
-    Kept connections and those of ended threads are closed first. PostgreSQL ends their processes a moment later, so
-    this waits up to one second until there are none.
+    Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so this waits up to
+    one second until there are none.
     """
     gc.collect()
-    close_kept()
     deadline = time.monotonic() + 1
     while (others := _other_connections()) and time.monotonic() < deadline:
         time.sleep(0.02)
-        close_kept()  # other threads may have closed connections meanwhile, such as the one that sends heartbeats
     return others
 
 

@@ -23,7 +23,6 @@ from sessions_app.people.erase import erase_user
 from tests.conftest import DISTRIBUTED
 from tests.support.cluster import Cluster, other_cluster
 from tests.support.commands import printed
-from tests.support.kept_connections import close_kept
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +41,6 @@ def distribute(*options: str) -> str:
         return printed("distribute", *options)
     finally:
         connection.close()
-        close_kept()
 
 
 def execute(statement: str) -> None:

@@ -35,7 +35,6 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import count, work_off
-from tests.support.kept_connections import close_kept
 from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note, shard
@@ -169,8 +168,7 @@ class TestWhatIsFound:
     def test_row_43_a_long_query_of_random_words_reads_no_turn_without_them(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(300)))
         count(ada)
-        connection.close()
-        close_kept()  # a new connection counts only its own reads
+        connection.close()  # a new connection counts only its own reads
         with transaction.atomic(), connection.cursor() as cursor:
             found(ada, random_words(160), "turn")
             found(ada, random_words(160), "turn", as_of=timezone.now())
@@ -241,8 +239,7 @@ class TestOrder:
             )
             cursor.execute("ANALYZE sessions_app_message")
         count(ada)
-        connection.close()
-        close_kept()  # a new connection counts only its own reads
+        connection.close()  # a new connection counts only its own reads
         with transaction.atomic(), connection.cursor() as cursor:
             assert found(ada, "a warm kiln", "turn")
             cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")

@@ -21,7 +21,6 @@ from tests.support.api import Api
 from tests.support.chat import Client, ask, stored
 from tests.support.concurrency import at_once
 from tests.support.contract import check
-from tests.support.kept_connections import close_kept
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import environment, web
 from tests.support.waiting import wait_until
@@ -437,7 +436,6 @@ def test_a_call_is_answered_without_a_database(
     stored(2)
     name = connection.settings_dict["NAME"]
     connection.close()
-    close_kept()
     with psycopg.connect(_conninfo(), dbname="postgres", autocommit=True) as administrator:
         administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
         try:

@@ -26,7 +26,6 @@ from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool
 from tests.support import openai_server as behave
 from tests.support.chat import Client, ask, stored, transcript
-from tests.support.kept_connections import close_kept
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import database_url, environment, web
 from tests.support.waiting import TIMEOUT, wait_until
@@ -85,7 +84,6 @@ def database_away() -> Iterator[None]:
     """Reject all connections to the test's database."""
     name = connection.settings_dict["NAME"]
     connection.close()
-    close_kept()
     with psycopg.connect(database_url(), dbname="postgres", autocommit=True) as administrator:
         administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
         try:
