@@ -1,4 +1,4 @@
-"""The database backend: Django's for PostgreSQL, which starts the embedded server and sends few messages per request.
+"""Django's database backend for PostgreSQL, extended to start the embedded server and to send few messages per request.
 
 Each round trip takes a few tenths of a millisecond, largely in Python. To save round trips, BEGIN is sent in the same
 message as the first statement of a transaction, and a pooled connection that has just responded is used without a
@@ -100,12 +100,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _configure_connection(self, connection: Connection[Any]) -> bool:
         super()._configure_connection(connection)  # type: ignore[misc]
-        # A pooler reports another process id than the server's. It may run each transaction on another server
-        # connection, where the statements of earlier transactions are not prepared.
+        # Behind a pooler, `connection.info` has another process id than the server's. The pooler may run each
+        # transaction on another server connection, where the statements of earlier transactions are not prepared.
         [(backend_pid,)] = connection.execute("SELECT pg_backend_pid()")
         if backend_pid == connection.info.backend_pid:
             connection.prepare_threshold = PREPARE_AFTER
-        return True  # whether to commit
+        return True  # tells Django to commit
 
     def chunked_cursor(self) -> Any:
         """Return a cursor that reads rows in chunks within a transaction, or all at once outside of one.

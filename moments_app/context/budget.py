@@ -33,7 +33,7 @@ from sessions_app.text.invisible_characters import without_invisible
 STANDING_SHARE, STANDING_FROM = 0.15, 750
 # Tokens reserved for lines about the person. Search results would need more tokens for the same information.
 IDENTITY_TOKENS = 100
-# The maximum step. A partial window starts at a multiple of its step, so that its start rarely changes.
+# The maximum of `_step`. A partial window starts at a multiple of its step, so that its start rarely changes.
 MAX_STEP = 32
 MAX_NEXT = 5  # how many of the items that didn't fit are shown to operators
 MIN_LINE = 10  # minimum tokens for which a recall result could still fit
@@ -348,7 +348,7 @@ def _reason(name: str) -> str:
 
 
 def _step(fitting: int) -> int:
-    """Return the step for a window of this many turns. The step leaves out less than a quarter of them."""
+    """Return the step for a window of this many turns. Starting at its multiple drops less than a quarter of them."""
     return min(MAX_STEP, 1 << max(fitting.bit_length() - 3, 0))
 
 

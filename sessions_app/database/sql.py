@@ -27,7 +27,7 @@ BATCH_SIZE = 1_000  # number of rows to build before they are sent
 
 
 def prepared_cursor() -> CursorWrapper:
-    """Return a cursor for a statement that many requests run. The platform's database backend prepares it."""
+    """Return a cursor for a statement that many requests run. The platform's backend prepares the statement."""
     cursor: CursorWrapper = getattr(connection, "prepared_cursor", connection.cursor)()
     return cursor
 
