@@ -42,6 +42,8 @@ DATED = {
     "Мы познакомились три года назад.": "Мы познакомились три года назад [2020].",
     "我三天后去北京。": "我三天后 [2023-05-28]去北京。",
     "อาทิตย์ที่แล้วฉันป่วย": "อาทิตย์ที่แล้ว [2023-05-15 – 2023-05-21]ฉันป่วย",
+    "My first exam is in two weeks.": "My first exam is in two weeks [around 8 June 2023].",
+    "I haven't packed, we fly in two days.": "I haven't packed, we fly in two days [27 May 2023].",
     "I fly in twenty-five days.": "I fly in twenty-five days [19 June 2023].",
     "El próximo viernes vuelo.": "El próximo viernes [2023-05-26] vuelo.",
     "Je pars vendredi prochain.": "Je pars vendredi prochain [2023-05-26].",
@@ -83,6 +85,8 @@ IN_EACH_LANGUAGE = {
 }
 AS_IT_IS = (
     "The last week was hard.",
+    "It's our first trip without Elin in nine years.",
+    "I haven't slept in two days.",
     "It may sit in the sun.",
     "An hour ago.",
     "Today's bread.",
