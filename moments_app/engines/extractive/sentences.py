@@ -78,17 +78,25 @@ _PATTERNS = {
 # Additional weights for lasting information, keyed by kind. Kinds that stay true and useful for longer weigh more.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _FROM_NOW = r"next time|from now on|in future|in the future"
-_ORDER = re.compile(
-    rf"^(?:(?:please|{_FROM_NOW}|and|so|ok|okay),? )*(?:always|never|don't|do not|stop|avoid|make sure|remember to"
-    rf"|be sure to|answer|reply|respond|explain|keep|use|write)\b.*|^please \w+.*\b(?:{_FROM_NOW})\b",
-    re.IGNORECASE,
+_LEAD = rf"^(?:(?:please|{_FROM_NOW}|and|so|ok|okay),? )*"
+_RULE = re.compile(
+    rf"{_LEAD}(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b", re.IGNORECASE
 )
+_REQUEST = re.compile(rf"{_LEAD}(?:{any_of('requests')})\b", re.IGNORECASE)
+_PLEASE = re.compile(r"please \w+", re.IGNORECASE)
 _ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
 # Words for the work of an assistant: "Don't use jargon" is an instruction to the assistant, but "Make sure yours stands
 # out" is advice to a friend.
 _ANSWERING = re.compile(
     r"\b(?:answers?|answering|repl(?:y|ies)|respon[ds]\w*|explain\w*|summari[sz]\w+|translat\w+|bullets?|sentences?"
     r"|paragraphs?|emojis?|markdown|code blocks?|jargon|metric|units|sources)\b",
+    re.IGNORECASE,
+)
+# How all answers should be: "Keep answers short" is an instruction, but "Please explain photosynthesis" is a request.
+_STYLE = re.compile(rf"\b(?:{_FROM_NOW}|{any_of('styles')})\b|(?-i:\bin [A-Z]\w+)", re.IGNORECASE)
+# A request for a single text: "Write a short poem", "Reply to Anna in English".
+_SINGLE = re.compile(
+    rf"{_LEAD}(?:(?:answer|explain|write)(?: me)? (?:an?|the|this|that|these|my|our)|(?:reply|respond) to)\b",
     re.IGNORECASE,
 )
 # "Our planet is our future" says nothing about the speaker.
@@ -155,10 +163,10 @@ class Sentence:
 
     @property
     def is_reaction(self) -> bool:
-        """True if it is only a reaction, advice or small talk. Always false in languages other than English."""
+        """True if it is only a reaction, a request or small talk. Always false in languages other than English."""
         if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
             return False
-        return is_reaction(self.core) or is_advice(self.core)
+        return is_reaction(self.core) or (is_request(self.core) and not self.kinds)
 
     @property
     def _is_long_enough(self) -> bool:
@@ -417,16 +425,19 @@ def is_about_speaker(text: str, language: str) -> bool:
 
 
 def is_instruction(text: str) -> bool:
-    """Return whether a sentence tells the assistant how to answer.
+    """Return whether a sentence tells the assistant how to answer from now on.
 
-    Remarks such as "Never saw that" and advice to a friend are not instructions.
+    Remarks such as "Never saw that", advice to a friend and requests for a single text are not instructions.
     """
-    return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
+    if _RULE.match(text):
+        return bool(_ANSWERING.search(text) or _ASKED.search(text))
+    is_order = _REQUEST.match(text) or _PLEASE.match(text)
+    return bool(is_order and _STYLE.search(text)) and not _SINGLE.match(text)
 
 
-def is_advice(text: str) -> bool:
-    """Return whether a sentence is an instruction to a person, such as advice to a friend."""
-    return bool(_ORDER.match(text)) and not is_instruction(text)
+def is_request(text: str) -> bool:
+    """Return whether a sentence asks somebody to do something once, such as a request for a text or advice."""
+    return bool(_RULE.match(text) or _REQUEST.match(text)) and not is_instruction(text)
 
 
 def kinds_of(text: str, language: str) -> tuple[str, ...]:

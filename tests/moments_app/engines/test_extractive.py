@@ -14,6 +14,7 @@ from moments_app.engines.calls.moments import Journey, MomentAnswer, MomentReque
 from moments_app.engines.calls.texts import DigestRequest, SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.language import language_of, sentences, stem, words
+from moments_app.engines.extractive.sentences import read_window
 from moments_app.engines.transcript import Turn
 
 MONDAY = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -142,6 +143,51 @@ def test_a_lesson_is_an_instruction_and_not_a_report() -> None:
     said = ("Never saw this coming at all.", "Never put emojis in answers.", "Always answer in full sentences.")
     turns = talk([("user", text) for text in said])
     assert ExtractiveEngine().digest(DigestRequest(turns, "", 300, "")).lessons == list(said[1:])
+
+
+ONE_TEXT = (
+    "Please write an email about the broken roof.",
+    "Please explain photosynthesis.",
+    "Reply to the city in English.",
+    "Translate the report into German.",
+    "Please shorten this text.",
+    "Tell me a story about the sea.",
+)
+ALL_ANSWERS = (
+    "Please answer briefly and without emojis.",
+    "Please keep answers under ten lines.",
+    "Explain everything step by step.",
+    "Use metric units in recipes.",
+    "From now on write in plain words.",
+    "Correct mistakes whenever there are any.",
+)
+TOLD = (
+    "Please note that my address is 5 High Street.",
+    "Please write a poem for my wife Anna.",
+    "Please remember that I'm allergic to nuts.",
+)
+
+
+def kept(*said: str) -> tuple[list[str], list[str]]:
+    """Return the statements and the lessons of a user's turns."""
+    turns = talk([("user", text) for text in said])
+    [entry] = (
+        ExtractiveEngine().form_memories(FormationRequest(turns, [StreamSection("user", "", 0, 50, "")], "")).streams
+    )
+    statements = [sentence.text for sentence in read_window(turns).sentences if sentence.can_be_kept]
+    return statements, [lesson["text"] for lesson in entry["lessons"]]
+
+
+def test_a_request_for_one_text_is_no_statement_and_no_lesson() -> None:
+    assert kept(*ONE_TEXT) == ([], [])
+
+
+def test_an_instruction_for_all_answers_is_a_lesson() -> None:
+    assert kept(*ALL_ANSWERS) == (list(ALL_ANSWERS), list(ALL_ANSWERS))
+
+
+def test_a_request_with_information_about_its_speaker_is_a_statement() -> None:
+    assert kept(*TOLD) == (list(TOLD), [])
 
 
 def test_moments_of_one_answer_have_different_names() -> None:
