@@ -34,7 +34,7 @@ from moments_app.engines.extractive.sentences import (
     read_window,
 )
 from moments_app.engines.transcript import Turn
-from moments_app.engines.words import any_of
+from moments_app.engines.words import any_of, word_set
 
 SUMMARY_SENTENCES = 3
 SUMMARY_MAX = 320  # maximum characters of a summary
@@ -311,7 +311,7 @@ def _wide_phrases(run: str) -> Iterator[str]:
 
 def _runs(text: str, language: str) -> Iterator[list[str]]:
     """Yield the runs of words between stop words, numbers and punctuation."""
-    ignored = ignored_words(language)
+    ignored = ignored_words(language) | (word_set("no topics") if language == ENGLISH else frozenset())
     run: list[str] = []
     before = ""
     for token in [*_TOKEN.findall(text), ""]:
@@ -356,8 +356,11 @@ class PhraseCounts:
             self._sentences[stems].append(sentence)
 
     def best(self, weights: Mapping[str, float], count: int, least: int = 1) -> list[str]:
-        """Return the best phrases that occur in at least `least` turns. No two share a word or a run of characters."""
-        ranked = sorted(self._sentences, key=lambda stems: (-self._worth(stems, weights), stems))
+        """Return the best phrases that occur in at least `least` turns. No two share a word or a run of characters.
+
+        Of equal phrases, those in statements precede those in questions, and earlier ones precede later ones.
+        """
+        ranked = sorted(self._sentences, key=lambda stems: (-self._worth(stems, weights), self._is_only_asked(stems)))
         chosen: list[Phrase] = []
         for stems in ranked:
             if len(chosen) == count:
@@ -366,6 +369,9 @@ class PhraseCounts:
             if len(turns) >= least and not any(_overlap(stems, other) for other in chosen):
                 chosen.append(stems)
         return [self._said[stems] for stems in chosen]
+
+    def _is_only_asked(self, stems: Phrase) -> bool:
+        return all(one.is_question for one in self._sentences[stems])
 
     def _worth(self, stems: Phrase, weights: Mapping[str, float]) -> float:
         """Return the score of a phrase. It increases with frequency, rarity, length, and the number of speakers."""

@@ -139,6 +139,12 @@ def test_a_moment_is_named_after_its_summary_instead_of_rare_words() -> None:
     assert moment.name.startswith("choir-") and "emoji" not in moment.name
 
 
+def test_a_moment_is_named_after_statements_instead_of_general_words_and_questions() -> None:
+    said = ("I live in Oslo with two cats.", "I could never live without music.", "How do I boil an egg?")
+    [moment] = built(talk([("user", text) for text in said])).moments
+    assert moment.name == "oslo-cats" and moment.topic_tags[:3] == ["oslo", "cats", "music"]
+
+
 def test_a_lesson_is_an_instruction_and_not_a_report() -> None:
     said = ("Never saw this coming at all.", "Never put emojis in answers.", "Always answer in full sentences.")
     turns = talk([("user", text) for text in said])
