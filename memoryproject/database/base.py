@@ -83,8 +83,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
         parameters = super().get_connection_params()
         if self.settings_dict.get("EMBEDDED"):
             parameters["host"] = str(embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR))
-        is_usual = parameters["cursor_factory"] is base.Cursor
-        return parameters | ({"cursor_factory": Cursor} if is_usual else {})
+        is_default = parameters["cursor_factory"] is base.Cursor
+        return parameters | ({"cursor_factory": Cursor} if is_default else {})
 
     def prepared_cursor(self) -> Any:
         """Return a `PreparedCursor`, or a `Cursor` if the next statement starts a transaction.

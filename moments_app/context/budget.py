@@ -35,7 +35,7 @@ STANDING_SHARE, STANDING_FROM = 0.15, 750
 IDENTITY_TOKENS = 100
 # The maximum of `_step`. A partial window starts at a multiple of its step, so that its start rarely changes.
 MAX_STEP = 32
-MAX_NEXT = 5  # how many of the items that didn't fit are shown to operators
+MAX_FOLLOWING = 5  # how many of the items that didn't fit are shown to operators
 MIN_LINE = 10  # minimum tokens for which a recall result could still fit
 SHORT_LINE = 20  # maximum characters of a short line, which may have another meaning within a longer text
 # The share of a fact's words that a turn must contain to count as the same. It is less than 1, because a fact in the
@@ -165,7 +165,7 @@ class _Layer:
         """
         taken = [self.taken[place] for place in sorted(self.taken)]
         if self.name == "retrieved":
-            taken.sort(key=_place_in_time)
+            taken.sort(key=_chronological_key)
         return _with_joined(taken)
 
 
@@ -246,7 +246,7 @@ class _Budget:
         """Add the recall results that fit, best first. Return whether all results fit."""
         layer = self._layers["retrieved"]
         for place, item in enumerate(self._recalled):
-            if self.left < MIN_LINE and len(self._following) >= MAX_NEXT:
+            if self.left < MIN_LINE and len(self._following) >= MAX_FOLLOWING:
                 break
             if self._included.has_address(item) or self._included.has(item) or self._included.is_in_turn(item):
                 continue
@@ -319,7 +319,7 @@ class _Budget:
             {name: layer.all_tokens for name, layer in layers.items()},
             self._form.overhead_tokens(),
             trimmed,
-            [*self._following, *standing][:MAX_NEXT],
+            [*self._following, *standing][:MAX_FOLLOWING],
         )
 
     def _left_out(self, layer: _Layer) -> list[PricedItem]:
@@ -338,9 +338,9 @@ def _with_joined(items: Iterable[PricedItem]) -> list[PricedItem]:
     return [part for one in items for part in (one, *one.joined)]
 
 
-def _place_in_time(one: PricedItem) -> tuple[bool, datetime, tuple[int, int]]:
+def _chronological_key(one: PricedItem) -> tuple[bool, datetime, tuple[int, int]]:
     item = one.item
-    return not item.is_of_span, item.time or EPOCH, item.source_sequences or (0, 0)
+    return not item.is_in_span, item.time or EPOCH, item.source_sequences or (0, 0)
 
 
 def _reason(name: str) -> str:

@@ -265,7 +265,7 @@ class Item:
     score: float = 1.0  # score of a search result; 0 for an older live turn
     is_certain: bool = False  # whether it is always included if it fits into the budget
     is_neighbor: bool = False  # whether it is included only because an adjacent turn was found
-    is_of_span: bool = False  # whether it is from the time mentioned in the query
+    is_in_span: bool = False  # whether it is from the time mentioned in the query
     marks: str = ""  # the last part of the text, with corrections and facts that are no longer true
     also: tuple[str, ...] = ()  # addresses of the facts in `marks`
     # cache of the rendered item and its tokens, by format and layer

@@ -338,13 +338,13 @@ class DayHeadings:
 
     def cost(self, item: Item) -> int:
         """Return the tokens of the heading that an item would add."""
-        day, is_of_span = item.local_day, item.is_of_span
-        if day is None or (is_of_span, day) in self._days:
+        day, is_in_span = item.local_day, item.is_in_span
+        if day is None or (is_in_span, day) in self._days:
             return 0
-        has_year = (is_of_span, day.year) in self._years
+        has_year = (is_in_span, day.year) in self._years
         return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
     def add(self, item: Item) -> None:
         if day := item.local_day:
-            self._days.add((item.is_of_span, day))
-            self._years.add((item.is_of_span, day.year))
+            self._days.add((item.is_in_span, day))
+            self._years.add((item.is_in_span, day.year))

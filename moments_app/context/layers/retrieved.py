@@ -116,7 +116,7 @@ def _within_share(results: Sequence[tuple[float, Result]], span: Span, applied: 
 def _empty_span_item(span: Span) -> Item:
     first, last = span.since.date(), (span.until - timedelta(microseconds=1)).date()
     days = f"on {date_in_words(first)}" if first == last else f"from {date_in_words(first)} to {date_in_words(last)}"
-    return Item(f"Nothing was said {days}.", is_of_span=True)
+    return Item(f"Nothing was said {days}.", is_in_span=True)
 
 
 def _is_excluded(source: ContextInput, result: Result) -> bool:
@@ -125,7 +125,7 @@ def _is_excluded(source: ContextInput, result: Result) -> bool:
 
 
 def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
-    is_of_span = span is not None and span.has(result.time)
+    is_in_span = span is not None and span.has(result.time)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     text = shorten_middle(result.unmarked_content, most_chars, result.ref)
     if result.kind == "turn":
@@ -137,10 +137,10 @@ def _result_item(result: Result, zone: ZoneInfo, score: float, most_chars: int, 
         time=result.time,
         zone=zone,
         role=result.role,
-        why=_why(result, is_of_span=is_of_span),
+        why=_why(result, is_in_span=is_in_span),
         score=score,
-        is_neighbor=not result.ranks and not is_of_span,
-        is_of_span=is_of_span,
+        is_neighbor=not result.ranks and not is_in_span,
+        is_in_span=is_in_span,
         marks=result.marks,
         also=result.also,
     )
@@ -172,9 +172,9 @@ def _score(result: Result) -> float:
     return result.score * of_kind * of_length
 
 
-def _why(result: Result, *, is_of_span: bool) -> str:
+def _why(result: Result, *, is_in_span: bool) -> str:
     ranks = result.ranks
-    missing = "from the time that the query names" if is_of_span else "next to a search result"
+    missing = "from the time that the query names" if is_in_span else "next to a search result"
     found = [f"{name} no. {ranks[search]}" for search, name in _SEARCHES if search in ranks]
     return f"{', '.join(found) or missing}; worth {result.score:.2f}"
 
