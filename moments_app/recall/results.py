@@ -8,7 +8,6 @@ from datetime import datetime, tzinfo
 from functools import cache
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import plan_text
@@ -16,7 +15,7 @@ from moments_app.models.atom import BY_DATE, true_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
 from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
-from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, on_one_line, time_of
+from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, on_one_line, prepared_cursor, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
@@ -45,8 +44,8 @@ FROM (
         AND own.user_id = %(user)s
     WHERE message.user_id = %(user)s AND message.id = ANY ({ids_at_places("turn", "archived")})
         AND message.role <> 'system' AND {_CONTENT} IS DISTINCT FROM '' AND message.retracted_at IS NULL
-        AND (%(since)s IS NULL OR message.created_at >= %(since)s)
-        AND (%(as_of)s IS NULL OR message.created_at <= %(as_of)s)
+        AND (%(since)s::timestamptz IS NULL OR message.created_at >= %(since)s)
+        AND (%(as_of)s::timestamptz IS NULL OR message.created_at <= %(as_of)s)
         AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s::text[]))
         AND (own.id IS NULL OR own.places IS NOT NULL)
     OFFSET 0
@@ -74,7 +73,7 @@ SELECT 'moment', moment.id, 'rem://moments/key/' || moment.key, left(moment.summ
     NULL::jsonb, NULL::bigint, false
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
-    AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
+    AND (%(as_of)s::timestamptz IS NULL OR moment.ends_at <= %(as_of)s)
 """,  # noqa: S608 (a constant)
     "turn": _TURN_SQL,
 }
@@ -146,7 +145,7 @@ def read_hits(
         "sessions": array_of([session for session, _sequence in turns]),
         "sequences": array_of([sequence for _session, sequence in turns]),
     }
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_sql_for(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
     zone, now = user.zone, timezone.now()

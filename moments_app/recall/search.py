@@ -13,8 +13,6 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any
 
-from django.db import connection
-
 from moments_app.engines.words import is_from_assistant, speaker_of, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.query_terms import query_words
@@ -431,6 +429,6 @@ def _sampled_keys(user: UserProfile, request: RecallRequest, span: Span, most: i
         "most": most,
         "scanned": MAX_SCANNED,
     }
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_SCAN_SQL, parameters)
         return [(kind, (pk, sequence)) for kind, pk, sequence in cursor.fetchall() if kind in request.kinds]

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
-from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements import SPEAKER
 from moments_app.engines.statements.dates import date_in_words
 from moments_app.models.atom import BY_DATE, true_at
-from sessions_app.database.sql import array_of, microseconds_of, time_of
+from sessions_app.database.sql import array_of, microseconds_of, prepared_cursor, time_of
 from sessions_app.models import UserProfile
 
 MAX_MARKS = 3  # maximum marks per turn; the newest are used
@@ -116,8 +115,8 @@ GROUP BY message_id
 
 def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
     """Return the ended statements of turns, keyed by the turn's primary key, as known at `as_of` (default: now)."""
-    with connection.cursor() as cursor:
-        at = as_of or timezone.now()
+    at = as_of or timezone.now()
+    with prepared_cursor() as cursor:
         cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})
         rows = cursor.fetchall()
     return {message: [End(*end) for end in json.loads(ends)[-MAX_MARKS:]] for message, ends in rows}
