@@ -338,16 +338,15 @@ def _relative_patterns(words: Mapping[str, list[str]]) -> Iterator[PatternSource
         elif unit == "none":
             yield NONE, any_of(phrases), None
     if "ahead_after" in words:
-        yield NONE, _period_until_today(words), None
+        yield NONE, _until_today(words, "ahead_after", ("ahead month", "ahead year")), None
+        yield NONE, _until_today(words, "ahead_not", [name for name in words if name.startswith("ahead ")]), None
 
 
-def _period_until_today(words: Mapping[str, list[str]]) -> str:
+def _until_today(words: Mapping[str, list[str]], after: str, ahead: Iterable[str]) -> str:
     """Return a pattern of phrases such as "our first trip without Elin in 9 years"."""
-    ahead = "|".join(
-        phrase.replace("#", r"\d{1,3}") for name in words if name.startswith("ahead ") for phrase in words[name]
-    )
+    phrases = "|".join(phrase.replace("#", r"\d{1,3}") for name in ahead for phrase in words[name])
     between = rf"(?:\s(?!(?:{any_of(words['ahead_verb'])})\b)[^\s.,;:!?]+){{0,6}}"
-    return rf"(?:{any_of(words['ahead_after'])}){between}\s(?:{ahead})"
+    return rf"(?:{any_of(words[after])}){between}(?<!['’]s)\s(?:{phrases})"
 
 
 def _from_today(unit: str, number: int, _match: re.Match[str], today: date) -> Time:

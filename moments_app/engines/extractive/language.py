@@ -85,7 +85,7 @@ def common_words() -> frozenset[str]:
     of_languages = (
         stop_words(code).union(table_words("first_person", code), table_words("lasting", code)) for code in LANGUAGES
     )
-    return word_set("chat words", "no topics").union(*of_languages)
+    return word_set("chat words", "general words").union(*of_languages)
 
 
 def _language_by_script(said: list[str], least: float) -> str:

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from statistics import mean, median, pstdev
 
@@ -309,9 +309,14 @@ def _wide_phrases(run: str) -> Iterator[str]:
             yield from (part[start : start + length] for start in range(len(part) - length + 1))
 
 
+@cache
+def _general_words(language: str) -> frozenset[str]:
+    return ignored_words(language) | (word_set("general words") if language == ENGLISH else frozenset())
+
+
 def _runs(text: str, language: str) -> Iterator[list[str]]:
     """Yield the runs of words between stop words, numbers and punctuation."""
-    ignored = ignored_words(language) | (word_set("no topics") if language == ENGLISH else frozenset())
+    ignored = _general_words(language)
     run: list[str] = []
     before = ""
     for token in [*_TOKEN.findall(text), ""]:
@@ -358,9 +363,11 @@ class PhraseCounts:
     def best(self, weights: Mapping[str, float], count: int, least: int = 1) -> list[str]:
         """Return the best phrases that occur in at least `least` turns. No two share a word or a run of characters.
 
-        Of equal phrases, those in statements precede those in questions, and earlier ones precede later ones.
+        If phrases are equally good, those in statements come first, then the earlier ones.
         """
-        ranked = sorted(self._sentences, key=lambda stems: (-self._worth(stems, weights), self._is_only_asked(stems)))
+        ranked = sorted(
+            self._sentences, key=lambda stems: (-self._worth(stems, weights), self._is_only_in_questions(stems))
+        )
         chosen: list[Phrase] = []
         for stems in ranked:
             if len(chosen) == count:
@@ -370,7 +377,7 @@ class PhraseCounts:
                 chosen.append(stems)
         return [self._said[stems] for stems in chosen]
 
-    def _is_only_asked(self, stems: Phrase) -> bool:
+    def _is_only_in_questions(self, stems: Phrase) -> bool:
         return all(one.is_question for one in self._sentences[stems])
 
     def _worth(self, stems: Phrase, weights: Mapping[str, float]) -> float:

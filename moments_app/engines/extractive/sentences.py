@@ -80,11 +80,12 @@ DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth i
 _FROM_NOW = r"next time|from now on|in future|in the future"
 _LEAD = rf"^(?:(?:please|{_FROM_NOW}|and|so|ok|okay),? )*"
 _RULE = re.compile(
-    rf"{_LEAD}(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b", re.IGNORECASE
+    rf"{_LEAD}(?:always|never|don't|do not|stop(?! by\b)|avoid|make sure|remember to|be sure to)\b", re.IGNORECASE
 )
 _REQUEST = re.compile(rf"{_LEAD}(?:{any_of('requests')})\b", re.IGNORECASE)
 _PLEASE = re.compile(r"please \w+", re.IGNORECASE)
 _ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
+_LASTING = re.compile(rf"\b(?:{_FROM_NOW}|whenever|each time|every time)\b", re.IGNORECASE)
 # Words for the work of an assistant: "Don't use jargon" is an instruction to the assistant, but "Make sure yours stands
 # out" is advice to a friend.
 _ANSWERING = re.compile(
@@ -93,10 +94,15 @@ _ANSWERING = re.compile(
     re.IGNORECASE,
 )
 # How all answers should be: "Keep answers short" is an instruction, but "Please explain photosynthesis" is a request.
-_STYLE = re.compile(rf"\b(?:{_FROM_NOW}|{any_of('styles')})\b|(?-i:\bin [A-Z]\w+)", re.IGNORECASE)
+_STYLED = re.compile(
+    rf"{_LEAD}(?:(?:answer|be|explain|keep|reply|respond|use|write)\b.*\b(?:{any_of('styles')})\b"
+    r"|(?:answer|explain|reply|respond|write)\b.* (?-i:in [A-Z]\w+)[.!]?$)",
+    re.IGNORECASE,
+)
 # A request for a single text: "Write a short poem", "Reply to Anna in English".
 _SINGLE = re.compile(
-    rf"{_LEAD}(?:(?:answer|explain|write)(?: me)? (?:an?|the|this|that|these|my|our)|(?:reply|respond) to)\b",
+    rf"{_LEAD}(?:(?:answer|explain|write)(?: me)? (?:an?|the|this|that|these)|(?:explain|write) (?:my|our)"
+    r"|(?:reply|respond) to (?!me\b|my\b|all\b))\b",
     re.IGNORECASE,
 )
 # "Our planet is our future" says nothing about the speaker.
@@ -431,12 +437,13 @@ def is_instruction(text: str) -> bool:
     """
     if _RULE.match(text):
         return bool(_ANSWERING.search(text) or _ASKED.search(text))
-    is_order = _REQUEST.match(text) or _PLEASE.match(text)
-    return bool(is_order and _STYLE.search(text)) and not _SINGLE.match(text)
+    if _LASTING.search(text):
+        return bool(_REQUEST.match(text) or _PLEASE.match(text))
+    return bool(_STYLED.match(text)) and not _SINGLE.match(text)
 
 
 def is_request(text: str) -> bool:
-    """Return whether a sentence asks somebody to do something once, such as a request for a text or advice."""
+    """Return whether a sentence asks for something, but is not an instruction on how to answer."""
     return bool(_RULE.match(text) or _REQUEST.match(text)) and not is_instruction(text)
 
 

@@ -158,6 +158,9 @@ ONE_TEXT = (
     "Translate the report into German.",
     "Please shorten this text.",
     "Tell me a story about the sea.",
+    "Give me a short summary of the storm.",
+    "Rewrite this email in a formal tone.",
+    "Tell me three things about the harbor.",
 )
 ALL_ANSWERS = (
     "Please answer briefly and without emojis.",
@@ -165,9 +168,14 @@ ALL_ANSWERS = (
     "Explain everything step by step.",
     "Use metric units in recipes.",
     "From now on write in plain words.",
-    "Correct mistakes whenever there are any.",
+    "Fix typos whenever there are any.",
+    "From now on answer every question briefly.",
+    "Please be concise and polite.",
 )
-TOLD = (
+WITH_INFORMATION = (
+    "Please meet me in Paris on Sunday.",
+    "Correct, the meeting moved to Friday.",
+    "Draft beer is cheap at the harbor.",
     "Please note that my address is 5 High Street.",
     "Please write a poem for my wife Anna.",
     "Please remember that I'm allergic to nuts.",
@@ -184,7 +192,7 @@ def kept(*said: str) -> tuple[list[str], list[str]]:
     return statements, [lesson["text"] for lesson in entry["lessons"]]
 
 
-def test_a_request_for_one_text_is_no_statement_and_no_lesson() -> None:
+def test_a_request_for_one_text_is_neither_a_statement_nor_a_lesson() -> None:
     assert kept(*ONE_TEXT) == ([], [])
 
 
@@ -193,7 +201,7 @@ def test_an_instruction_for_all_answers_is_a_lesson() -> None:
 
 
 def test_a_request_with_information_about_its_speaker_is_a_statement() -> None:
-    assert kept(*TOLD) == (list(TOLD), [])
+    assert kept(*WITH_INFORMATION) == (list(WITH_INFORMATION), [])
 
 
 def test_moments_of_one_answer_have_different_names() -> None:
