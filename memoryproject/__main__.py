@@ -1,6 +1,5 @@
 """Django's command line, as `memory-platform`, `python -m memoryproject` and, in the repository, `manage.py`."""
 
-import atexit
 import gc
 import os
 import sys
@@ -10,7 +9,6 @@ def main() -> None:
     # Startup creates many objects and frees few; at the default threshold, garbage collection takes a tenth of the
     # startup time.
     gc.set_threshold(10_000)
-    atexit.register(gc.freeze)  # otherwise, searching all objects for reference cycles takes a third of a short command
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
     migrates = sys.argv[1:2] in (["run"], ["migrate"], ["restore"])
     if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these commands create a database without asking
