@@ -64,7 +64,6 @@ _in_threads = Bridge(Handlers(), CONF.web_threads)
 lexemes.load()
 engines.load()
 schema_view.generate()
-gc.collect()
 gc.freeze()  # excludes existing objects from collections during requests
 
 CHAT = "/v1/"
