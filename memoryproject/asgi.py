@@ -55,7 +55,7 @@ from moments_app.interfaces.chat.errors import error_response as chat_error_resp
 from moments_app.interfaces.chat.rounds import start_replaying
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
-from sessions_app.api.errors import API_PREFIX
+from sessions_app.api.error_pages import API_PREFIX
 from sessions_app.database.transactions import Deadline, using_deadline
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
@@ -64,7 +64,6 @@ _in_threads = Bridge(Handlers(), CONF.web_threads)
 lexemes.load()
 engines.load()
 schema_view.generate()
-gc.collect()
 gc.freeze()  # excludes existing objects from collections during requests
 
 CHAT = "/v1/"

@@ -37,7 +37,6 @@ def load() -> None:
     lexemes.load()
     engines.load()
     connections.close_all()
-    gc.collect()
     gc.freeze()  # otherwise, garbage collection in a fork would copy the shared memory pages
     free_unused_memory()
 

@@ -31,7 +31,7 @@ from django.utils.deprecation import MiddlewareMixin
 from psycopg.errors import InsufficientPrivilege
 
 from memoryproject.serving import anonymous_throttle
-from sessions_app.api.errors import unavailable
+from sessions_app.api.error_pages import unavailable
 from sessions_app.clock import TOLERANCE
 from sessions_app.database.transactions import Unavailable
 from sessions_app.limited_operators import acting_as_limited_operator, is_limited

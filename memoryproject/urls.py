@@ -33,6 +33,6 @@ urlpatterns = [
     *(path("", include(urls)) for urls in extras.modules(CONF.extras, "urls")),
 ]
 
-handler400 = "sessions_app.api.errors.bad_request"
-handler404 = "sessions_app.api.errors.not_found"
-handler500 = "sessions_app.api.errors.server_error"
+handler400 = "sessions_app.api.error_pages.bad_request"
+handler404 = "sessions_app.api.error_pages.not_found"
+handler500 = "sessions_app.api.error_pages.server_error"

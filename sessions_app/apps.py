@@ -9,7 +9,6 @@ class SessionsAppConfig(AppConfig):
     verbose_name = "Transcript"
 
     def ready(self) -> None:
-        from sessions_app.api import schema  # noqa: F401 (registers itself)
         from sessions_app.api.authentication import KeyCheckProvider
         from sessions_app.database import transactions
         from sessions_app.database.resumable_migrations import make_resumable

@@ -6,10 +6,3 @@ class ImportersConfig(AppConfig):
 
     name = "memory_extras.importers"
     label = "importers"
-
-    def ready(self) -> None:
-        from memory_extras.importers import chatgpt, claude, honcho, mem0, openai, zep
-        from sessions_app.imports.source import register_format
-
-        for reader in (zep, mem0, honcho, openai, chatgpt, claude):
-            register_format(reader.NAME, reader)

@@ -17,8 +17,8 @@ class OAuthConfig(AppConfig):
     verbose_name = "OAuth"
 
     def ready(self) -> None:
+        from memory_extras.oauth.issuer import TokenIssuer
         from memory_extras.oauth.models import Assistant, Code
-        from memory_extras.oauth.validator import TokenIssuer
         from memoryproject.database.clocks import EXTRA_COLUMNS
         from sessions_app.api.authentication import ISSUERS
         from sessions_app.clock import TimeColumn

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
 
 from memoryproject.serving.request_limits import Environ, StartResponse
-from sessions_app.api.errors import API_PREFIX
+from sessions_app.api.error_pages import API_PREFIX
 
 
 class CallHandler(WSGIHandler):

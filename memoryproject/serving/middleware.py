@@ -14,7 +14,7 @@ from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.api.authentication import check_key_later, check_key_now
-from sessions_app.api.errors import API_PREFIX, error_response, unavailable
+from sessions_app.api.error_pages import API_PREFIX, error_response, unavailable
 from sessions_app.database.transactions import ADMIN, RequestKind, Unavailable, serving
 from sessions_app.models.daily_limit import Call, counting
 

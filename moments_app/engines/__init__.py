@@ -21,7 +21,9 @@ MAX_RESPONSE_BYTES = 1_000_000  # larger answers are rejected
 
 
 def load() -> None:
-    """Import the clients that the settings require, so that no call waits for an import."""
+    """Import the clients that the settings require, and compile patterns, so that no call waits for these."""
+    for name in ("statements", "statements.named_people"):
+        import_module(f"moments_app.engines.{name}").load()
     import_module("moments_app.engines.transport").tls()
     if settings.ENGINE.uses_model:
         import_module("moments_app.engines.model")

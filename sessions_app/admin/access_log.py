@@ -13,7 +13,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
-from sessions_app.api.errors import unavailable
+from sessions_app.api.error_pages import unavailable
 from sessions_app.database.transactions import Unavailable
 from sessions_app.models import Event, UserProfile
 

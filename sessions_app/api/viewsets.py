@@ -25,6 +25,7 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.serializers import BaseSerializer, ListSerializer
 from rest_framework.viewsets import GenericViewSet
 
+from sessions_app.api import schema  # noqa: F401 (registers the authentication with drf-spectacular)
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PersonQuery, PublicIdField, StrictSerializer
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope, key_of, missing_rows_as_404, user_id_of

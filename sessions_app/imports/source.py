@@ -2,7 +2,7 @@
 
 The reader of a format yields the messages in a file with their sessions (`Record`), facts without a message
 (`Statement`), and records that it can't import (`RejectedRecord`). It writes nothing. To add a format, write a module
-with `DESCRIPTION`, `recognizes` and `read`, and register it in the `ready` method of an app.
+with `DESCRIPTION`, `recognizes` and `read`, and register it in the module `import_formats` of an app.
 
 A file contains JSON lines or a JSON array, or is a zip file that contains such an array.
 
@@ -24,6 +24,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from django.utils.module_loading import autodiscover_modules
 from pydantic import ValidationError as ShapeError
 from rest_framework.exceptions import ValidationError
 
@@ -346,17 +347,24 @@ class JsonLines:
             yield Record(found.where, ref, NewMessage(**fields))
 
 
-FORMATS: dict[str, Format] = {"jsonl": JsonLines()}  # in the order in which they are tried
+_formats: dict[str, Format] = {"jsonl": JsonLines()}  # in the order in which they are tried
 
 
 def register_format(name: str, reader: Format) -> None:
-    FORMATS[name] = reader
+    _formats[name] = reader
+
+
+def formats() -> dict[str, Format]:
+    """Return the formats by name. The apps' modules `import_formats` are imported only now: few commands need them."""
+    autodiscover_modules("import_formats")
+    return _formats
 
 
 def recognize(source: Source) -> Format:
     """Return the format that recognizes the start of a file. Raise Unreadable if none does."""
-    for known in FORMATS.values():
-        if known.recognizes(source):
-            return known
-    looked_for = "; ".join(known.DESCRIPTION for known in FORMATS.values())
+    known = formats().values()
+    for one in known:
+        if one.recognizes(source):
+            return one
+    looked_for = "; ".join(one.DESCRIPTION for one in known)
     raise Unreadable(f"{source.path} has no known format. Known formats: {looked_for}.")

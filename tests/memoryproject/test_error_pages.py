@@ -4,7 +4,7 @@ import pytest
 from django.test import Client, RequestFactory
 from pytest_django import DjangoAssertNumQueries
 
-from sessions_app.api.errors import server_error
+from sessions_app.api.error_pages import server_error
 from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -136,9 +136,10 @@ class _Steps:
         self._loaded = {*sys.modules}
 
     def report(self) -> None:
-        """Write the number of steps and the imported modules."""
+        """Write the number of steps and the imported modules. Cython's internal modules have no `__spec__`."""
+        new = sys.modules.keys() - self._loaded
         with os.fdopen(self._writer, "w") as answer:
-            json.dump([self._count, sorted(sys.modules.keys() - self._loaded)], answer)
+            json.dump([self._count, sorted(name for name in new if sys.modules[name].__spec__)], answer)
 
     @contextmanager
     def counted(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ The attribute or the words of a statement determine its kind and how long it is 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from moments_app.engines import times
@@ -140,9 +140,6 @@ OTHER, PLAN = "other", "plan"
 MAX_WORTH = 1.0  # worth of a statement that sets an attribute
 # kind of a statement by its attribute; the default is `relationship`
 _OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}
-_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in table_lines("kinds")]
-_KIND_PARTS = {kind.upper(): pattern for kind, pattern in table_lines("kinds")}
-_WORTH = [(float(worth), re.compile(fill_pattern(pattern, _KIND_PARTS))) for worth, pattern in table_lines("worth")]
 
 
 @dataclass(frozen=True)
@@ -205,7 +202,20 @@ class _Pattern(NamedTuple):
     pattern: re.Pattern[str]  # with a group for the value, and in English with another one for the subject
 
 
-def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
+def load() -> None:
+    """Compile the patterns now instead of on first use. This takes a tenth of a second."""
+    _patterns(in_english=True)
+    _patterns(in_english=False)
+    _kinds()
+    _worths()
+
+
+@cache
+def _patterns(*, in_english: bool) -> list[_Pattern]:
+    return list(_compiled(in_english=in_english))
+
+
+def _compiled(*, in_english: bool) -> Iterator[_Pattern]:
     for head, pattern in table_lines("attributes"):
         language, attribute = head.split(" ")
         occupations = "|".join(table_words("occupations", language))
@@ -216,7 +226,15 @@ def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
             yield _Pattern(attribute.lstrip("+-"), attribute[: attribute[0] in "+-"], compiled)
 
 
-_OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=True))
+@cache
+def _kinds() -> list[tuple[str, re.Pattern[str]]]:
+    return [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in table_lines("kinds")]
+
+
+@cache
+def _worths() -> list[tuple[float, re.Pattern[str]]]:
+    parts = {kind.upper(): pattern for kind, pattern in table_lines("kinds")}
+    return [(float(worth), re.compile(fill_pattern(pattern, parts))) for worth, pattern in table_lines("worth")]
 
 
 @lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
@@ -227,10 +245,11 @@ def statement_of(text: str) -> Statement | None:
     said = _LEFT_OUT.sub("", said).replace(" … ", " ")
     if is_not_asserted(said):
         return None
-    found = _first_match(said, _OWN)
+    found = _first_match(said, _patterns(in_english=False))
     if not found and not _IN_FIRST_PERSON.search(said):
-        return _first_match(said, _ENGLISH)
-    found = found or next(filter(None, (_first_match(clause, _ENGLISH) for clause in _clauses(said))), None)
+        return _first_match(said, _patterns(in_english=True))
+    clauses = (_first_match(clause, _patterns(in_english=True)) for clause in _clauses(said))
+    found = found or next(filter(None, clauses), None)
     return replace(found, subject=speaker) if found and found.subject == "I" else None
 
 
@@ -300,7 +319,7 @@ def kind_of(text: str) -> str:
     """Return the kind of a statement, or `other` if none of its words indicates a kind."""
     if said := statement_of(text):
         return _OF_ATTRIBUTES.get(said.attribute, "relationship")
-    found = (kind for kind, pattern in _KINDS if pattern.search(text) or (kind == PLAN and has_future_time(text)))
+    found = (kind for kind, pattern in _kinds() if pattern.search(text) or (kind == PLAN and has_future_time(text)))
     return next(found, OTHER)
 
 
@@ -308,4 +327,4 @@ def worth_of(text: str) -> float:
     """Return the worth of a new text, from 0 to 1. Text with a higher worth is kept longer."""
     if statement_of(text):
         return MAX_WORTH
-    return next((worth for worth, pattern in _WORTH if pattern.search(text)), 0.0)
+    return next((worth for worth, pattern in _worths() if pattern.search(text)), 0.0)

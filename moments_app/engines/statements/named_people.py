@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -46,6 +46,12 @@ def any_relationship(language: str) -> str:
     return "|".join(map(re.escape, sorted(RELATIONSHIPS[language], key=len, reverse=True)))
 
 
+def load() -> None:
+    """Compile the patterns now instead of on first use."""
+    _patterns()
+    _is_named()
+
+
 def _compiled(language: str, pattern: str) -> re.Pattern[str]:
     word = f"(?P<word>{any_relationship(language)})"
     whose = rf"(?:\b(?:[Mm]y|[Oo]ur)|(?<![\w])(?P<owner>(?:The user|{_PROPER})))(?(owner)['’]s|)"
@@ -60,15 +66,21 @@ def _compiled(language: str, pattern: str) -> re.Pattern[str]:
     return re.compile(fill_pattern(pattern, parts))
 
 
-_PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
-# Requires a known name, because "My sister is German" has the form of "My sister is Anna".
-_IS_NAMED = _compiled("en", "<OWNER> (?:is|was) <NAMED>")
+@cache
+def _patterns() -> list[re.Pattern[str]]:
+    return [_compiled(*line) for line in table_lines("named_people")]
+
+
+@cache
+def _is_named() -> re.Pattern[str]:
+    """Return a pattern that requires a known name: "My sister is German" has the form of "My sister is Anna"."""
+    return _compiled("en", "<OWNER> (?:is|was) <NAMED>")
 
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_people(text: str) -> tuple[NamedPerson, ...]:
     """Return the people named with a relationship in a sentence, which may start with its speaker's name."""
-    return tuple(_matches(text, _PATTERNS))
+    return tuple(_matches(text, _patterns()))
 
 
 def named_person(text: str) -> NamedPerson | None:
@@ -81,7 +93,7 @@ def relationship_of(name: str, text: str, owners: Collection[str] | None = None)
     Args:
         owners: only relationships to people with these names count; None counts all relationships.
     """
-    people = chain(named_people(text), _matches(text, [_IS_NAMED]))
+    people = chain(named_people(text), _matches(text, [_is_named()]))
     related = (one for one in people if one.name == name and (owners is None or one.owner in owners))
     return next((one.relationship for one in related), "")
 

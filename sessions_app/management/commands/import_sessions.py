@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from sessions_app.imports.import_sessions import ImportCounts, RejectedRecord, import_sessions
-from sessions_app.imports.source import FORMATS, CannotImport, Owner, Source, public_id, recognize
+from sessions_app.imports.source import CannotImport, Owner, Source, formats, public_id, recognize
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # minimum time between progress reports, on a terminal and elsewhere
@@ -28,7 +28,7 @@ class Command(RefusingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument("--format", choices=["auto", *FORMATS], default="auto")
+        parser.add_argument("--format", choices=["auto", *formats()], default="auto")
         parser.add_argument("--user", default="", help="user_id of the person, if the file contains no user_id")
         add_application(parser)
         parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file contains no agent_id")
@@ -38,7 +38,7 @@ class Command(RefusingCommand):
         self.progress_wanted = options["verbosity"] > 0
         self.reported_at = time.monotonic()
         self.source = Source(options["file"])
-        chosen = recognize(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
+        chosen = recognize(self.source) if options["format"] == "auto" else formats()[options["format"]]
         found = chosen.read(self.source, _owner(options["user"], options["agent"]))
         with _rare_garbage_collection():
             imported = import_sessions(

@@ -28,8 +28,8 @@ from pytest_django.fixtures import Settings
 
 from memory_extras.oauth import end_user, logins, openid
 from memory_extras.oauth.conf import OAuthSettings
+from memory_extras.oauth.issuer import TokenIssuer
 from memory_extras.oauth.models import Assistant, Consent
-from memory_extras.oauth.validator import TokenIssuer
 from memoryproject import conf
 from memoryproject.conf import BASE_DIR
 from sessions_app.models import ApiKey, Application, Event, UserProfile

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from moments_app.models import Job
 from sessions_app.imports.import_sessions import import_sessions
-from sessions_app.imports.source import FORMATS, Owner, Source
+from sessions_app.imports.source import Owner, Source, formats
 from sessions_app.management.commands import import_sessions as command
 from sessions_app.models import Message, Session
 from sessions_app.models.application import DEFAULT
@@ -103,7 +103,7 @@ def test_a_session_larger_than_a_batch_is_imported_completely(tmp_path: Path) ->
 def test_interleaved_sessions_keep_their_order_and_share_batches(tmp_path: Path) -> None:
     path = as_lines(tmp_path / "f", *(line(str(n), session_id=f"s{n % 2}") for n in range(1_200)))
     sizes: list[int] = []
-    found = FORMATS["jsonl"].read(Source(path), Owner())
+    found = formats()["jsonl"].read(Source(path), Owner())
     import_sessions(found, application=DEFAULT, on_batch=lambda so_far: sizes.append(so_far.added))
     assert sizes == [500, 1_000, 1_100, 1_200]
     for number, session in enumerate(Session.objects.order_by("session_id")):
