@@ -8,7 +8,7 @@ recognized by their `external_id`, even archived ones. A message is rejected if 
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import TextField
 from django.db.models.expressions import RawSQL
 
+from sessions_app.imports.words_process import WordsProcess
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import SAID_HASH_SQL, said_hashes
 from sessions_app.models.session import NamedSession
@@ -26,8 +27,8 @@ from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_
 
 # Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
 # buffer reaches either limit, all of it is appended.
-PENDING_MAX = 5_000
-PENDING_MAX_CHARS = 8_000_000
+PENDING_MAX = 2_000
+PENDING_MAX_CHARS = 2_000_000
 STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 CONFLICT = "Another message of the session has this external_id and different content."
@@ -125,14 +126,12 @@ def import_sessions(
         imported.known_facts += len(statements) - added
         on_batch(imported)
 
-    for portion in _portions(_batches(_messages(found, import_statements), reject)):
-        checked = _checked(portion, application)
-        batches = [new for new, _ in checked if new]
-        process_texts([record.message for batch in batches for record in batch], max_bytes=None)
+    for portion in _with_words(_portions(_batches(_messages(found, import_statements), reject)), application):
+        process_texts(portion.new_messages)
         with transaction.atomic():
-            appended = iter(_append(batches, application))
+            appended = iter(_append([new for new, _ in portion.checked if new], application))
             transaction.set_rollback(dry_run)
-        for batch, (new, rejected) in zip(portion, checked, strict=True):
+        for batch, (new, rejected) in zip(portion.batches, portion.checked, strict=True):
             added = next(appended) if new else 0
             imported.added += added
             imported.known += len(batch) - added - len(rejected)
@@ -203,6 +202,47 @@ def _batches(
 def _chars(message: NewMessage) -> int:
     others = [json.dumps(part) for part in (message.payload, message.metadata) if part]
     return len(message.content) + sum(map(len, others))
+
+
+@dataclass(frozen=True)
+class _Portion:
+    """Batches to append in one transaction, and for each its missing and its rejected records."""
+
+    batches: list[list[Record]]
+    checked: list[tuple[list[Record], list[RejectedRecord]]]
+
+    @property
+    def new_messages(self) -> list[NewMessage]:
+        return [record.message for new, _ in self.checked for record in new]
+
+
+def _with_words(portions: Iterable[list[list[Record]]], application: int) -> Iterator[_Portion]:
+    """Yield the portions with their words. While the caller stores one, a process computes the words of the next.
+
+    The caller stores a portion before one that continues any of its sessions is compared with stored messages.
+    """
+    ready: _Portion | None = None
+    with WordsProcess() as process:
+        for batches in portions:
+            if ready and not _sessions(ready.batches).isdisjoint(_sessions(batches)):
+                yield _finished(ready, process)
+                ready = None
+            previous, ready = ready and _finished(ready, process), _Portion(batches, _checked(batches, application))
+            process.begin([message.indexed_text for message in ready.new_messages])
+            if previous:
+                yield previous
+        if ready:
+            yield _finished(ready, process)
+
+
+def _sessions(batches: list[list[Record]]) -> set[tuple[str, str]]:
+    return {(ref.user_id, ref.session_id) for batch in batches for ref in [batch[0].session]}
+
+
+def _finished(portion: _Portion, process: WordsProcess) -> _Portion:
+    for message, vector in zip(portion.new_messages, process.finish(), strict=True):
+        message.set_words(vector)
+    return portion
 
 
 def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[RejectedRecord]]]:

@@ -69,7 +69,15 @@ class NewMessage:
 
     @cached_property
     def words(self) -> Words:
-        return Words(lexemes.vector(f"{self.name}\n{self.content}"), lexemes.VERSION)
+        return Words(lexemes.vector(self.indexed_text), lexemes.VERSION)
+
+    @property
+    def indexed_text(self) -> str:
+        return f"{self.name}\n{self.content}"
+
+    def set_words(self, vector: str) -> None:
+        """Store the result of `lexemes.vector` for `indexed_text`."""
+        vars(self)["words"] = Words(vector, lexemes.VERSION)
 
     @cached_property
     def notes(self) -> dict[str, Any]:
@@ -126,19 +134,20 @@ class Appended:
         return len(_new(self.messages))
 
 
-def process_texts(messages: Sequence[NewMessage], *, max_bytes: int | None = WORDS_MAX_BYTES) -> None:
+def process_texts(messages: Sequence[NewMessage]) -> None:
     """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    `max_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
-    a minute.
+    If the texts of messages without words are longer than `WORDS_MAX_BYTES`, `index_words` indexes the rest within a
+    minute.
     """
-    unprocessed = [message for message in messages if "words" not in vars(message)]
+    unprocessed = [message for message in messages if "tokens" not in vars(message)]
     for message in unprocessed:  # separate loops, because tokens and words compete for CPU caches
         message.tokens  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:
-        indexed += len(message.content[: lexemes.MAX_CHARS].encode())
-        vars(message)["words"] = message.words if max_bytes is None or indexed <= max_bytes else WORDS_LATER
+        if "words" not in vars(message):
+            indexed += len(message.content[: lexemes.MAX_CHARS].encode())
+            vars(message)["words"] = message.words if indexed <= WORDS_MAX_BYTES else WORDS_LATER
     if unprocessed:
         messages_received.send(sender=NewMessage, messages=unprocessed)
 
