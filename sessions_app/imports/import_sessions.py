@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -26,9 +27,9 @@ from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
 
 # Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
-# buffer reaches either limit, all of it is appended.
-PENDING_MAX = 2_000
-PENDING_MAX_CHARS = 2_000_000
+# buffer reaches its size and another session begins, or when it reaches twice its size, all of it is appended.
+PORTION_SIZE = 3_000_000  # characters, with `MESSAGE_SIZE` added for each message
+MESSAGE_SIZE = 1_000
 STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 CONFLICT = "Another message of the session has this external_id and different content."
@@ -126,7 +127,7 @@ def import_sessions(
         imported.known_facts += len(statements) - added
         on_batch(imported)
 
-    for portion in _with_words(_portions(_batches(_messages(found, import_statements), reject)), application):
+    for portion in _with_words(_portions(_messages(found, import_statements), reject), application):
         process_texts(portion.new_messages)
         with transaction.atomic():
             appended = iter(_append([new for new, _ in portion.checked if new], application))
@@ -164,39 +165,29 @@ def _import_statements(statements: list[Statement], application: int) -> int:
     return sum(added for _receiver, added in answers)
 
 
-def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
-    portion: list[list[Record]] = []
-    count = chars = 0
-    for batch in batches:
-        portion.append(batch)
-        count, chars = count + len(batch), chars + sum(_chars(record.message) for record in batch)
-        if count >= PENDING_MAX or chars >= PENDING_MAX_CHARS:
-            yield portion
-            portion, count, chars = [], 0, 0
-    if portion:
-        yield portion
-
-
-def _batches(
+def _portions(
     found: Iterable[Record | RejectedRecord], reject: Callable[[RejectedRecord], None]
-) -> Iterable[list[Record]]:
-    """Yield batches of one session each, within the API's limit. The file may interleave sessions."""
+) -> Iterator[list[list[Record]]]:
+    """Yield portions of batches. The file may interleave sessions. If it doesn't, a portion ends with a session."""
     pending: dict[tuple[str, str], list[Record]] = {}
-    count = chars = 0
+    size = 0
     for record in found:
         if isinstance(record, RejectedRecord):
             reject(record)
             continue
         session = record.session.user_id, record.session.session_id
-        batch = pending.setdefault(session, [])
-        batch.append(record)
-        count, chars = count + 1, chars + _chars(record.message)
-        if len(batch) == BATCH_MAX:
-            yield pending.pop(session)
-        if count >= PENDING_MAX or chars >= PENDING_MAX_CHARS:
-            yield from pending.values()
-            pending, count, chars = {}, 0, 0
-    yield from pending.values()
+        if size >= (2 * PORTION_SIZE if session in pending else PORTION_SIZE):
+            yield _batches(pending.values())
+            pending, size = {}, 0
+        pending.setdefault(session, []).append(record)
+        size += MESSAGE_SIZE + _chars(record.message)
+    if pending:
+        yield _batches(pending.values())
+
+
+def _batches(sessions: Iterable[list[Record]]) -> list[list[Record]]:
+    """Return batches of one session each, within the API's limit."""
+    return [records[n : n + BATCH_MAX] for records in sessions for n in range(0, len(records), BATCH_MAX)]
 
 
 def _chars(message: NewMessage) -> int:
@@ -211,7 +202,7 @@ class _Portion:
     batches: list[list[Record]]
     checked: list[tuple[list[Record], list[RejectedRecord]]]
 
-    @property
+    @cached_property
     def new_messages(self) -> list[NewMessage]:
         return [record.message for new, _ in self.checked for record in new]
 
