@@ -83,9 +83,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         """
         return bool(self.begin_many({session: end}, {}))
 
-    def begin_many(
-        self, ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]
-    ) -> list[Session]:
+    def begin_many(self, ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]) -> list[Session]:
         """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version.
 
         Turns in `appended` are not read. If PostgreSQL has no statistics of a person, it would read all of the person's

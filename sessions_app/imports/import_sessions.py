@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import TextField
 from django.db.models.expressions import RawSQL
 
-from sessions_app.imports.words_process import WordsProcess
+from sessions_app.imports.text_process import Text, TextProcess
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import SAID_HASH_SQL, said_hashes
 from sessions_app.models.session import NamedSession
@@ -127,18 +127,20 @@ def import_sessions(
         imported.known_facts += len(statements) - added
         on_batch(imported)
 
-    for portion in _with_words(_portions(_messages(found, import_statements), reject), application):
-        process_texts(portion.new_messages)
-        with transaction.atomic():
-            appended = iter(_append([new for new, _ in portion.checked if new], application))
-            transaction.set_rollback(dry_run)
-        for batch, (new, rejected) in zip(portion.batches, portion.checked, strict=True):
-            added = next(appended) if new else 0
-            imported.added += added
-            imported.known += len(batch) - added - len(rejected)
-            for one in rejected:
-                reject(one)
-            on_batch(imported)
+    portions = _portions(_messages(found, import_statements), reject)
+    with TextProcess() as process:
+        for portion in _processed(portions, application, process):
+            process_texts(portion.new_messages)
+            with transaction.atomic():
+                appended = iter(_append([new for new, _ in portion.checked if new], application))
+                transaction.set_rollback(dry_run)
+            for batch, (new, rejected) in zip(portion.batches, portion.checked, strict=True):
+                added = next(appended) if new else 0
+                imported.added += added
+                imported.known += len(batch) - added - len(rejected)
+                for one in rejected:
+                    reject(one)
+                on_batch(imported)
     return imported
 
 
@@ -207,32 +209,33 @@ class _Portion:
         return [record.message for new, _ in self.checked for record in new]
 
 
-def _with_words(portions: Iterable[list[list[Record]]], application: int) -> Iterator[_Portion]:
-    """Yield the portions with their words. While the caller stores one, a process computes the words of the next.
+def _processed(portions: Iterable[list[list[Record]]], application: int, process: TextProcess) -> Iterator[_Portion]:
+    """Yield the portions with processed texts. While the caller stores one, the texts of the next are processed.
 
     The caller stores a portion before one that continues any of its sessions is compared with stored messages.
     """
-    ready: _Portion | None = None
-    with WordsProcess() as process:
-        for batches in portions:
-            if ready and not _sessions(ready.batches).isdisjoint(_sessions(batches)):
-                yield _finished(ready, process)
-                ready = None
-            previous, ready = ready and _finished(ready, process), _Portion(batches, _checked(batches, application))
-            process.begin([message.indexed_text for message in ready.new_messages])
-            if previous:
-                yield previous
-        if ready:
-            yield _finished(ready, process)
+    waiting: _Portion | None = None
+    for batches in portions:
+        if waiting and not _sessions(waiting.batches).isdisjoint(_sessions(batches)):
+            yield _with_results(waiting, process)
+            waiting = None
+        portion = _Portion(batches, _checked(batches, application))
+        finished = waiting and _with_results(waiting, process)
+        process.begin([Text(new.name, new.content, new.payload) for new in portion.new_messages])
+        if finished:
+            yield finished
+        waiting = portion
+    if waiting:
+        yield _with_results(waiting, process)
 
 
 def _sessions(batches: list[list[Record]]) -> set[tuple[str, str]]:
     return {(ref.user_id, ref.session_id) for batch in batches for ref in [batch[0].session]}
 
 
-def _finished(portion: _Portion, process: WordsProcess) -> _Portion:
-    for message, vector in zip(portion.new_messages, process.finish(), strict=True):
-        message.set_words(vector)
+def _with_results(portion: _Portion, process: TextProcess) -> _Portion:
+    for message, processed in zip(portion.new_messages, process.finish(), strict=True):
+        message.set_processed(*processed)
     return portion
 
 

@@ -69,20 +69,16 @@ class NewMessage:
 
     @cached_property
     def words(self) -> Words:
-        return Words(lexemes.vector(self.indexed_text), lexemes.VERSION)
-
-    @property
-    def indexed_text(self) -> str:
-        return f"{self.name}\n{self.content}"
-
-    def set_words(self, vector: str) -> None:
-        """Store the result of `lexemes.vector` for `indexed_text`."""
-        vars(self)["words"] = Words(vector, lexemes.VERSION)
+        return Words(lexemes.vector(f"{self.name}\n{self.content}"), lexemes.VERSION)
 
     @cached_property
     def notes(self) -> dict[str, Any]:
         """The results of receivers of `messages_received`."""
         return {}
+
+    def set_processed(self, tokens: int, vector: str) -> None:
+        """Set the results of `estimate_tokens` and `lexemes.vector`."""
+        vars(self).update(tokens=tokens, words=Words(vector, lexemes.VERSION))
 
     def with_fields(self, **fields: Any) -> Self:
         """Return a copy with changed fields. The fields must not be texts, because texts are not processed again."""
@@ -140,9 +136,9 @@ def process_texts(messages: Sequence[NewMessage]) -> None:
     If the texts of messages without words are longer than `WORDS_MAX_BYTES`, `index_words` indexes the rest within a
     minute.
     """
-    unprocessed = [message for message in messages if "tokens" not in vars(message)]
+    unprocessed = [message for message in messages if "notes" not in vars(message)]
     for message in unprocessed:  # separate loops, because tokens and words compete for CPU caches
-        message.tokens  # noqa: B018 (cached from here on)
+        message.tokens, message.notes  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:
         if "words" not in vars(message):
