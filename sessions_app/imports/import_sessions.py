@@ -28,7 +28,7 @@ from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_
 
 # Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
 # buffer reaches its size and another session begins, or when it reaches twice its size, all of it is appended.
-PORTION_SIZE = 3_000_000  # characters, with `MESSAGE_SIZE` added for each message
+PORTION_SIZE = 2_000_000  # characters, with `MESSAGE_SIZE` added for each message
 MESSAGE_SIZE = 1_000
 STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple, Self
 from sessions_app import lexemes
 from sessions_app.text.length import estimate_tokens
 
-MANY_CHARS = 500_000  # starting the process takes as long as processing this many characters
+# The process starts if a list has more characters than this, with `TEXT_SIZE` added for each text. Processing them takes
+# as long as starting it.
+MANY = 1_000_000
+TEXT_SIZE = 1_000
 
 
 class Text(NamedTuple):
@@ -28,7 +31,7 @@ class Processed(NamedTuple):
 
 
 class TextProcess:
-    """Processes one list of texts at a time. The process starts with the first list of long texts."""
+    """Processes one list of texts at a time. The process starts with the first list of many or long texts."""
 
     def __enter__(self) -> Self:
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,7 +46,7 @@ class TextProcess:
 
     def begin(self, texts: list[Text]) -> None:
         """Begin to process texts. Call `finish` before the next `begin`."""
-        if self._process is None and sum(len(text.content) for text in texts) < MANY_CHARS:
+        if self._process is None and sum(TEXT_SIZE + len(text.content) for text in texts) < MANY:
             self._processed = _processed(texts)
             return
         if self._process is None:

@@ -121,7 +121,7 @@ def test_texts_processed_in_another_process_are_stored_as_in_an_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session_of: Callable[[int], str]
 ) -> None:
     monkeypatch.setattr(importer, "PORTION_SIZE", 5 * importer.MESSAGE_SIZE)
-    monkeypatch.setattr(text_process, "MANY_CHARS", 1)
+    monkeypatch.setattr(text_process, "MANY", 1)
     lines = [
         line(
             f"The kiln reached {n} degrees.", name="Bea", payload={"n": n} if n % 2 else None, session_id=session_of(n)
