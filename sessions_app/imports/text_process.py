@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Self
 from sessions_app import lexemes
 from sessions_app.text.length import estimate_tokens
 
-# The process starts if a list has more characters than this, with `TEXT_SIZE` added for each text. Processing them takes
-# as long as starting it.
+# The process starts if a list has this many characters, with `TEXT_SIZE` added for each text. Processing them takes as
+# long as starting it.
 MANY = 1_000_000
 TEXT_SIZE = 1_000
 
