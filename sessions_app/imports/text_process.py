@@ -6,6 +6,7 @@ It loads the language models, but not Django, so neither process needs much memo
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self
@@ -71,13 +72,9 @@ class TextProcess:
 
 def answer(handle: int) -> None:
     """Process the texts that the parent sends until it ends."""
-    with Connection(handle) as connection:
+    with Connection(handle) as connection, suppress(EOFError, ConnectionError):
         while True:
-            try:
-                texts = connection.recv()
-            except EOFError:
-                return
-            connection.send(_processed(texts))
+            connection.send(_processed(connection.recv()))
 
 
 def _processed(texts: list[Text]) -> list[Processed]:
