@@ -62,7 +62,7 @@ def _figure(what: str, path: Path, messages: int, measured: tuple[float, float],
     seconds, memory = measured
     megabytes = path.stat().st_size / 1e6
     rate = f"{megabytes / seconds:.2f} MB/s, {messages / seconds:,.0f} messages/s, {memory:.0f} MB of memory"
-    return Figure.of(what, [[seconds]], [[raw]], rate=rate, wanted="< 300 MB of memory")
+    return Figure.of(what, [[seconds]], [[raw]], rate=rate, wanted="≥ 8 MB/s, < 150 MB of memory")
 
 
 def _imported(path: Path) -> tuple[float, float]:

@@ -161,7 +161,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
             for session, messages, end in ended
             if end is not None and is_due(session, end, may_have_been_read=_may_have_been_read(session, messages))
         }
-        return _queue_many(due, requested_by="append")
+        return _queue_many(due, requested_by="append", appended=dict(appended))
 
     def failed(self, job: Job, error: str) -> None:
         """Mark this run's version as failed. The next attempt starts another version, over the newest window."""
@@ -209,12 +209,14 @@ def queue_next(session: Session, end: int | None, *, requested_by: str) -> None:
         end: sequence number of the turn that ended the last round, if any.
     """
     if end is not None and is_due(session, end):
-        _queue_many({session: end}, requested_by=requested_by)
+        _queue_many({session: end}, requested_by=requested_by, appended={})
 
 
-def _queue_many(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
+def _queue_many(
+    ends: Mapping[Session, int], *, requested_by: str, appended: Mapping[Session, Sequence[Message]]
+) -> list[Job]:
     """Queue the next versions for sessions that have none in progress. Without sessions, run no query."""
-    sessions = Summary.objects.begin_many(ends) if ends else []
+    sessions = Summary.objects.begin_many(ends, appended) if ends else []
     return Job.objects.request_many(RollSummary.name, sessions, requested_by=requested_by, due_now=True)
 
 

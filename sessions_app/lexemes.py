@@ -70,6 +70,7 @@ _RUN = re.compile(
     "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIR_SCRIPTS.items())
     + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
+_SIGNS = re.compile(f"[^\\w{_MARKS}{_NO_SPACES}\x00-\x7f]+")  # dashes, typographic quotation marks, emoji
 # Translation tables that replace the characters that are not part of words with spaces. Translating and splitting ASCII
 # text is twice as fast as using a regular expression.
 _ASCII = [chr(code) for code in range(128)]
@@ -279,10 +280,12 @@ def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
 def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[str]]:
     """Return the stems at each position of a text, by default in the text's possible languages."""
     stems = _stems_in(languages or likely_languages(text))
+    text = _without_signs(text)
     if text.isascii():
         return map(stems.__getitem__, _ascii_runs(text))
     return chain.from_iterable(
-        [stems[run]] if script == "word" else ((part,) for part in _parts(script, run)) for script, run in _runs(text)
+        [stems[run]] if script == "word" else ((part,) for part in _parts(script, run))
+        for script, run in _runs_without_signs(text)
     )
 
 
@@ -291,9 +294,17 @@ def _runs(text: str) -> Iterable[tuple[str, str]]:
 
     The script is `word` for all scripts that separate words by spaces.
     """
+    return _runs_without_signs(_without_signs(text))
+
+
+def _without_signs(text: str) -> str:
+    """Return a text in its normal form, with spaces instead of signs. Most English texts are ASCII then."""
+    return text if text.isascii() else _SIGNS.sub(" ", normal_form(text))
+
+
+def _runs_without_signs(text: str) -> Iterable[tuple[str, str]]:
     if text.isascii():
         return (("word", run) for run in _ascii_runs(text))
-    text = normal_form(text).replace("·", " ")
     return ((match.lastgroup or "", match[0]) for match in _RUN.finditer(text))
 
 

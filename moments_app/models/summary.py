@@ -4,9 +4,9 @@ A version is created as `processing` when it is requested. A database constraint
 session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Self
+from typing import NamedTuple, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
@@ -15,25 +15,23 @@ from django.utils import timezone
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 
 PROCESS = "roll_summary"
 WINDOW = 14  # maximum turns in the window of a summary
 STUCK_AFTER = timedelta(minutes=5)  # age after which an unfinished summary without a job is restarted
 
-# The window ends with a round. It starts with a user turn if there is one, to avoid splitting a pair. The role of an
-# archived first turn is unknown. This is a single statement, because each append that ends a round executes it. It
-# reads a dozen turns and one summary by index.
+# If a window is open, its turns are read to find its start. This is a single statement, because each append that ends a
+# round executes it. It reads a dozen turns and one summary by index.
 BEGIN_SQL = """
 WITH ended AS MATERIALIZED (
     SELECT * FROM unnest(%(sessions)s::bigint[], %(users)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[],
-        %(kept_from)s::bigint[]) AS ended (session_id, user_id, first, last, kept_from)
+        %(are_open)s::boolean[]) AS ended (session_id, user_id, first, last, is_open)
 ), begun AS (
     SELECT ended.session_id, min(turn.sequence) AS first
     FROM ended JOIN sessions_app_message turn ON turn.session_id = ended.session_id AND turn.user_id = ended.user_id
         AND turn.sequence BETWEEN ended.first AND ended.last
-    WHERE turn.user_id = ANY (%(users)s::bigint[]) AND turn.kind = 'turn' AND turn.role = 'user'
-      AND ended.first > ended.kept_from
+    WHERE turn.user_id = ANY (%(read_users)s::bigint[]) AND turn.kind = 'turn' AND turn.role = 'user' AND ended.is_open
     GROUP BY ended.session_id
 )
 INSERT INTO moments_app_summary
@@ -83,20 +81,43 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         Args:
             end: the sequence number of the window's last turn. The turn ends a round.
         """
-        return bool(self.begin_many({session: end}))
+        return bool(self.begin_many({session: end}, {}))
 
-    def begin_many(self, ends: Mapping[Session, int]) -> list[Session]:
-        """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version."""
-        windows = [
-            (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
-            for session, end in ends.items()
-        ]
+    def begin_many(self, ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]) -> list[Session]:
+        """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version.
+
+        Turns in `appended` are not read. If PostgreSQL has no statistics of a person, it would read all of the person's
+        turns for each session of an import.
+        """
+        windows = [_window(session, end, appended.get(session, ())) for session, end in ends.items()]
+        columns = map(list, zip(*windows, strict=True))
+        parameters = dict(zip(("sessions", "users", "firsts", "lasts", "are_open"), columns, strict=True))
+        read_users = list({window.user for window in windows if window.is_open})
         with connection.cursor() as cursor:
-            columns = map(list, zip(*windows, strict=True))
-            names = ("sessions", "users", "firsts", "lasts", "kept_from")
-            cursor.execute(BEGIN_SQL, dict(zip(names, columns, strict=True)))
+            cursor.execute(BEGIN_SQL, parameters | {"read_users": read_users})
             begun = {pk for (pk,) in cursor}
         return [session for session in ends if session.pk in begun]
+
+
+class _Window(NamedTuple):
+    """The turns of a new version. If it is open, it starts with the first user turn between `first` and `last`."""
+
+    session: int
+    user: int
+    first: int
+    last: int
+    is_open: bool
+
+
+def _window(session: Session, last: int, appended: Sequence[Message]) -> _Window:
+    """Return the window that ends with a round. It starts with a user turn if there is one, to not split a pair."""
+    first = max(0, last - WINDOW + 1)
+    is_open = first > session.kept_from_sequence  # the role of an archived first turn is unknown
+    if is_open and appended and appended[0].sequence <= first:
+        said = (turn.sequence for turn in appended if turn.role == Message.Role.USER)
+        first = next((sequence for sequence in said if first <= sequence <= last), first)
+        is_open = False
+    return _Window(session.pk, session.user_id, first, last, is_open)
 
 
 class Summary(models.Model):

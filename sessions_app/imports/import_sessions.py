@@ -8,9 +8,10 @@ recognized by their `external_id`, even archived ones. A message is rejected if 
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from django.db import transaction
 from django.db.models import TextField
 from django.db.models.expressions import RawSQL
 
+from sessions_app.imports.text_process import Text, TextProcess
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import SAID_HASH_SQL, said_hashes
 from sessions_app.models.session import NamedSession
@@ -25,9 +27,9 @@ from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
 
 # Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
-# buffer reaches either limit, all of it is appended.
-PENDING_MAX = 5_000
-PENDING_MAX_CHARS = 8_000_000
+# buffer reaches its size and another session begins, or when it reaches twice its size, all of it is appended.
+PORTION_SIZE = 2_000_000  # characters, with `MESSAGE_SIZE` added for each message
+MESSAGE_SIZE = 1_000
 STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 CONFLICT = "Another message of the session has this external_id and different content."
@@ -125,20 +127,20 @@ def import_sessions(
         imported.known_facts += len(statements) - added
         on_batch(imported)
 
-    for portion in _portions(_batches(_messages(found, import_statements), reject)):
-        checked = _checked(portion, application)
-        batches = [new for new, _ in checked if new]
-        process_texts([record.message for batch in batches for record in batch], max_bytes=None)
-        with transaction.atomic():
-            appended = iter(_append(batches, application))
-            transaction.set_rollback(dry_run)
-        for batch, (new, rejected) in zip(portion, checked, strict=True):
-            added = next(appended) if new else 0
-            imported.added += added
-            imported.known += len(batch) - added - len(rejected)
-            for one in rejected:
-                reject(one)
-            on_batch(imported)
+    portions = _portions(_messages(found, import_statements), reject)
+    with TextProcess() as process:
+        for portion in _processed(portions, application, process):
+            process_texts(portion.new_messages)
+            with transaction.atomic():
+                appended = iter(_append([new for new, _ in portion.checked if new], application))
+                transaction.set_rollback(dry_run)
+            for batch, (new, rejected) in zip(portion.batches, portion.checked, strict=True):
+                added = next(appended) if new else 0
+                imported.added += added
+                imported.known += len(batch) - added - len(rejected)
+                for one in rejected:
+                    reject(one)
+                on_batch(imported)
     return imported
 
 
@@ -165,44 +167,76 @@ def _import_statements(statements: list[Statement], application: int) -> int:
     return sum(added for _receiver, added in answers)
 
 
-def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
-    portion: list[list[Record]] = []
-    count = chars = 0
-    for batch in batches:
-        portion.append(batch)
-        count, chars = count + len(batch), chars + sum(_chars(record.message) for record in batch)
-        if count >= PENDING_MAX or chars >= PENDING_MAX_CHARS:
-            yield portion
-            portion, count, chars = [], 0, 0
-    if portion:
-        yield portion
-
-
-def _batches(
+def _portions(
     found: Iterable[Record | RejectedRecord], reject: Callable[[RejectedRecord], None]
-) -> Iterable[list[Record]]:
-    """Yield batches of one session each, within the API's limit. The file may interleave sessions."""
+) -> Iterator[list[list[Record]]]:
+    """Yield portions of batches. The file may interleave sessions. If it doesn't, a portion ends with a session."""
     pending: dict[tuple[str, str], list[Record]] = {}
-    count = chars = 0
+    size = 0
     for record in found:
         if isinstance(record, RejectedRecord):
             reject(record)
             continue
         session = record.session.user_id, record.session.session_id
-        batch = pending.setdefault(session, [])
-        batch.append(record)
-        count, chars = count + 1, chars + _chars(record.message)
-        if len(batch) == BATCH_MAX:
-            yield pending.pop(session)
-        if count >= PENDING_MAX or chars >= PENDING_MAX_CHARS:
-            yield from pending.values()
-            pending, count, chars = {}, 0, 0
-    yield from pending.values()
+        if size >= (2 * PORTION_SIZE if session in pending else PORTION_SIZE):
+            yield _batches(pending.values())
+            pending, size = {}, 0
+        pending.setdefault(session, []).append(record)
+        size += MESSAGE_SIZE + _chars(record.message)
+    if pending:
+        yield _batches(pending.values())
+
+
+def _batches(sessions: Iterable[list[Record]]) -> list[list[Record]]:
+    """Return batches of one session each, within the API's limit."""
+    return [records[n : n + BATCH_MAX] for records in sessions for n in range(0, len(records), BATCH_MAX)]
 
 
 def _chars(message: NewMessage) -> int:
     others = [json.dumps(part) for part in (message.payload, message.metadata) if part]
     return len(message.content) + sum(map(len, others))
+
+
+@dataclass(frozen=True)
+class _Portion:
+    """Batches to append in one transaction, and for each its missing and its rejected records."""
+
+    batches: list[list[Record]]
+    checked: list[tuple[list[Record], list[RejectedRecord]]]
+
+    @cached_property
+    def new_messages(self) -> list[NewMessage]:
+        return [record.message for new, _ in self.checked for record in new]
+
+
+def _processed(portions: Iterable[list[list[Record]]], application: int, process: TextProcess) -> Iterator[_Portion]:
+    """Yield the portions with processed texts. While the caller stores one, the texts of the next are processed.
+
+    The caller stores a portion before one that continues any of its sessions is compared with stored messages.
+    """
+    waiting: _Portion | None = None
+    for batches in portions:
+        if waiting and not _sessions(waiting.batches).isdisjoint(_sessions(batches)):
+            yield _with_results(waiting, process)
+            waiting = None
+        portion = _Portion(batches, _checked(batches, application))
+        finished = waiting and _with_results(waiting, process)
+        process.begin([Text(new.name, new.content, new.payload) for new in portion.new_messages])
+        if finished:
+            yield finished
+        waiting = portion
+    if waiting:
+        yield _with_results(waiting, process)
+
+
+def _sessions(batches: list[list[Record]]) -> set[tuple[str, str]]:
+    return {(ref.user_id, ref.session_id) for batch in batches for ref in [batch[0].session]}
+
+
+def _with_results(portion: _Portion, process: TextProcess) -> _Portion:
+    for message, processed in zip(portion.new_messages, process.finish(), strict=True):
+        message.set_processed(*processed)
+    return portion
 
 
 def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[RejectedRecord]]]:

@@ -76,6 +76,10 @@ class NewMessage:
         """The results of receivers of `messages_received`."""
         return {}
 
+    def set_processed(self, tokens: int, vector: str) -> None:
+        """Set the results of `estimate_tokens` and `lexemes.vector`."""
+        vars(self).update(tokens=tokens, words=Words(vector, lexemes.VERSION))
+
     def with_fields(self, **fields: Any) -> Self:
         """Return a copy with changed fields. The fields must not be texts, because texts are not processed again."""
         changed = replace(self, **fields)
@@ -126,19 +130,20 @@ class Appended:
         return len(_new(self.messages))
 
 
-def process_texts(messages: Sequence[NewMessage], *, max_bytes: int | None = WORDS_MAX_BYTES) -> None:
+def process_texts(messages: Sequence[NewMessage]) -> None:
     """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    `max_bytes` is the maximum number of bytes to index now; None means no limit. `index_words` indexes the rest within
-    a minute.
+    If the texts of messages without words are longer than `WORDS_MAX_BYTES`, `index_words` indexes the rest within a
+    minute.
     """
-    unprocessed = [message for message in messages if "words" not in vars(message)]
+    unprocessed = [message for message in messages if "notes" not in vars(message)]
     for message in unprocessed:  # separate loops, because tokens and words compete for CPU caches
-        message.tokens  # noqa: B018 (cached from here on)
+        message.tokens, message.notes  # noqa: B018 (cached from here on)
     indexed = 0
     for message in unprocessed:
-        indexed += len(message.content[: lexemes.MAX_CHARS].encode())
-        vars(message)["words"] = message.words if max_bytes is None or indexed <= max_bytes else WORDS_LATER
+        if "words" not in vars(message):
+            indexed += len(message.content[: lexemes.MAX_CHARS].encode())
+            vars(message)["words"] = message.words if indexed <= WORDS_MAX_BYTES else WORDS_LATER
     if unprocessed:
         messages_received.send(sender=NewMessage, messages=unprocessed)
 

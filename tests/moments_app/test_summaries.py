@@ -16,8 +16,9 @@ from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS, WINDOW
-from sessions_app.models import Event, Session, UserProfile
-from sessions_app.transcript.append import NewMessage, append
+from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models.session import NamedSession
+from sessions_app.transcript.append import Batch, NewMessage, append, append_many
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import at_once, wait_until_somebody_waits
@@ -46,12 +47,28 @@ def versions() -> list[tuple[int, int, str]]:
     return list(Summary.objects.order_by("id").values_list("start_sequence", "end_sequence", "status"))
 
 
+def read_messages() -> int:
+    """Return the number of messages that this connection has read so far."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = %s",
+            [Message._meta.db_table],
+        )
+        [count] = cursor.fetchone() or [0]
+    return int(count)
+
+
 class TestRange:
     """The turns that a version covers."""
 
-    def test_the_range_begins_with_a_user_turn_if_turns_do_not_alternate(self, ada: UserProfile) -> None:
+    @pytest.mark.parametrize("earlier", [0, 10, 14])
+    def test_the_range_begins_with_a_user_turn_if_turns_do_not_alternate(self, ada: UserProfile, earlier: int) -> None:
         kinds = ["user", "assistant", "assistant", "tool", "tool", "user", "user", "assistant"] * 3
-        session = append(ada, "s1", [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]).session
+        said = [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]
+        for turn in said[:earlier]:
+            append(ada, "s1", [turn])
+        Summary.objects.all().delete()
+        session = append(ada, "s1", said[earlier:]).session
         summary = Summary.objects.get()
         # Of 24 turns, the window would start at 10, but that is an assistant turn. The next user turn is 13.
         assert (session.last_sequence, summary.start_sequence, summary.end_sequence) == (23, 13, 23)
@@ -147,6 +164,13 @@ class TestWhen:
         append(ada, "s1", turns(400, first=24))
         work_off()
         assert (statements("user"), statements("assistant")) == first
+
+    def test_beginning_versions_of_many_sessions_reads_no_appended_turns(self, ada: UserProfile) -> None:
+        with transaction.atomic():
+            before = read_messages()
+            append_many([Batch(NamedSession(ada, f"s{n}"), turns(20)) for n in range(30)])
+            assert read_messages() == before
+        assert Summary.objects.filter(start_sequence=6, end_sequence=19).count() == 30
 
 
 class TestContent:

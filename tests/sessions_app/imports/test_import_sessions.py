@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from moments_app.models import Job
+from sessions_app.imports import import_sessions as importer
+from sessions_app.imports import text_process
 from sessions_app.imports.import_sessions import import_sessions
 from sessions_app.imports.source import Owner, Source, formats
 from sessions_app.management.commands import import_sessions as command
 from sessions_app.models import Message, Session
 from sessions_app.models.application import DEFAULT
+from sessions_app.text.length import estimate_tokens
 from tests.support.exports import as_lines
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -105,10 +109,36 @@ def test_interleaved_sessions_keep_their_order_and_share_batches(tmp_path: Path)
     sizes: list[int] = []
     found = formats()["jsonl"].read(Source(path), Owner())
     import_sessions(found, application=DEFAULT, on_batch=lambda so_far: sizes.append(so_far.added))
-    assert sizes == [500, 1_000, 1_100, 1_200]
+    assert sizes == [500, 600, 1_100, 1_200]
     for number, session in enumerate(Session.objects.order_by("session_id")):
         said = session.messages.in_order().values_list("content", flat=True)
         assert list(said) == [str(n) for n in range(number, 1_200, 2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session_of", [lambda n: f"s{n // 7}", lambda n: f"s{n % 3}"], ids=["in order", "interleaved"])
+def test_texts_processed_in_another_process_are_stored_as_in_an_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session_of: Callable[[int], str]
+) -> None:
+    monkeypatch.setattr(importer, "PORTION_SIZE", 5 * importer.MESSAGE_SIZE)
+    monkeypatch.setattr(text_process, "MANY", 1)
+    lines = [
+        line(
+            f"The kiln reached {n} degrees.", name="Bea", payload={"n": n} if n % 2 else None, session_id=session_of(n)
+        )
+        for n in range(40)
+    ]
+    out, _ = imported(tmp_path / "f", *lines)
+    assert "40 messages added" in out
+    for session in Session.objects.all():
+        stored = session.messages.in_order()
+        assert [m.content for m in stored] == [
+            one["content"] for one in lines if one["session_id"] == session.session_id
+        ]
+        assert [m.sequence for m in stored] == list(range(session.message_count))
+        assert session.total_tokens == sum(estimate_tokens(m.content, m.payload) for m in stored)
+    assert [Message.objects.matching(word).count() for word in ("kiln", "Bea", "39")] == [40, 40, 1]
+    assert "0 messages added, 40 already stored" in imported(tmp_path / "f", *lines)[0]
 
 
 @pytest.mark.slow

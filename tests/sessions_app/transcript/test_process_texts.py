@@ -13,6 +13,7 @@ from moments_app.models import OwnText
 from moments_app.recall import index_words
 from moments_app.turns import platform_text
 from sessions_app import lexemes
+from sessions_app.imports import text_process
 from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -61,6 +62,7 @@ def test_row_43_texts_are_processed_while_no_transaction_is_open(
 
     watch(lexemes, "vector")
     watch(append_module, "estimate_tokens")
+    watch(text_process, "estimate_tokens")
     watch(platform_text, "text_lines")
     say(service)
     assert {name for name, _ in processed} == {"vector", "estimate_tokens", "text_lines"}
