@@ -12,12 +12,21 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self
 
 from sessions_app import lexemes
+from sessions_app.refusals import Refusal
 from sessions_app.text.length import estimate_tokens
 
 # The process starts if a list has this many characters, with `TEXT_SIZE` added for each text. Processing them takes as
 # long as starting it.
 MANY = 1_000_000
 TEXT_SIZE = 1_000
+
+
+class ProcessKilled(Refusal):
+    def __init__(self) -> None:
+        super().__init__(
+            "A process of the import was killed, for example because memory ran out. Run the import again: it skips "
+            "the messages that are already stored."
+        )
 
 
 class Text(NamedTuple):
@@ -46,16 +55,29 @@ class TextProcess:
             self._process.wait()
 
     def begin(self, texts: list[Text]) -> None:
-        """Begin to process texts. Call `finish` before the next `begin`."""
+        """Begin to process texts. Call `finish` before the next `begin`.
+
+        Raises:
+            ProcessKilled: `finish` also raises this error.
+        """
         if self._process is None and sum(TEXT_SIZE + len(text.content) for text in texts) < MANY:
             self._processed = _processed(texts)
             return
         if self._process is None:
             self._start()
-        self._connection.send(texts)
+        try:
+            self._connection.send(texts)
+        except ConnectionError:
+            raise ProcessKilled from None
 
     def finish(self) -> list[Processed]:
-        return self._connection.recv() if self._process else self._processed
+        if self._process is None:
+            return self._processed
+        try:
+            found: list[Processed] = self._connection.recv()
+        except (EOFError, ConnectionError):
+            raise ProcessKilled from None
+        return found
 
     def _start(self) -> None:
         # Not `multiprocessing.Process`, because it would run the main module again, which may be a script.

@@ -142,6 +142,32 @@ def test_texts_processed_in_another_process_are_stored_as_in_an_append(
 
 
 @pytest.mark.slow
+def test_a_killed_text_process_is_reported_and_the_next_import_adds_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importer, "PORTION_SIZE", 5 * importer.MESSAGE_SIZE)
+    monkeypatch.setattr(text_process, "MANY", 1)
+    lines = [line(f"The kiln reached {n} degrees.", session_id=f"s{n}") for n in range(40)]
+    finish = text_process.TextProcess.finish
+
+    def finish_and_kill(process: text_process.TextProcess) -> list[text_process.Processed]:
+        processed = finish(process)
+        if Message.objects.exists():
+            assert process._process
+            process._process.kill()
+            process._process.wait()
+        return processed
+
+    monkeypatch.setattr(text_process.TextProcess, "finish", finish_and_kill)
+    with pytest.raises(CommandError, match="Run the import again"):
+        imported(tmp_path / "f", *lines)
+    monkeypatch.undo()
+    assert 0 < Message.objects.count() < 40
+    imported(tmp_path / "f", *lines)
+    assert Message.objects.count() == 40
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("rolling")
 def test_a_batch_queues_one_summary_for_any_number_of_rounds(tmp_path: Path) -> None:
     imported(tmp_path / "f", *(line(str(n), role=("user", "assistant")[n % 2]) for n in range(400)))
