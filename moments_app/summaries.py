@@ -6,6 +6,7 @@ session.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -161,7 +162,10 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
             for session, messages, end in ended
             if end is not None and is_due(session, end, may_have_been_read=_may_have_been_read(session, messages))
         }
-        return _queue_many(due, requested_by="append", appended=dict(appended))
+        by_session: dict[Session, list[Message]] = defaultdict(list)
+        for session, messages in appended:
+            by_session[session] += messages
+        return _queue_many(due, requested_by="append", appended=by_session)
 
     def failed(self, job: Job, error: str) -> None:
         """Mark this run's version as failed. The next attempt starts another version, over the newest window."""

@@ -17,7 +17,7 @@ class OAuthConfig(AppConfig):
     verbose_name = "OAuth"
 
     def ready(self) -> None:
-        from memory_extras.oauth.issuer import TokenIssuer
+        from memory_extras.oauth.access_tokens import TokenIssuer
         from memory_extras.oauth.models import Assistant, Code
         from memoryproject.database.clocks import EXTRA_COLUMNS
         from sessions_app.api.authentication import ISSUERS

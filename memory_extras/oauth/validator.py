@@ -10,8 +10,8 @@ from django.utils import timezone
 from oauth2_provider.oauth2_backends import OAuthLibCore
 from oauth2_provider.oauth2_validators import OAuth2Validator
 
+from memory_extras.oauth.access_tokens import digest
 from memory_extras.oauth.conf import CODE_SECONDS
-from memory_extras.oauth.issuer import digest
 from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, RefreshToken
 
 

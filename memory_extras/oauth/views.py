@@ -22,8 +22,8 @@ from oauth2_provider.views import (
 )
 from rest_framework import serializers
 
+from memory_extras.oauth.access_tokens import digest
 from memory_extras.oauth.conf import GRANT_TYPES, MCP, SCOPES_OF, current, resource_of
-from memory_extras.oauth.issuer import digest
 from memory_extras.oauth.models import MAX_UNUSED, URI_MAX_CHARS, Assistant, BadRedirect, Code
 from sessions_app.api.fields import TextField
 from sessions_app.limited_operators import unlimited

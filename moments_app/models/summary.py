@@ -21,17 +21,19 @@ PROCESS = "roll_summary"
 WINDOW = 14  # maximum turns in the window of a summary
 STUCK_AFTER = timedelta(minutes=5)  # age after which an unfinished summary without a job is restarted
 
-# If a window is open, its turns are read to find its start. This is a single statement, because each append that ends a
-# round executes it. It reads a dozen turns and one summary by index.
+# A window with `seeks_start` starts with its first user turn, or with `first` if it has none. `read_users` are the
+# people of these windows. If there are none, no turn is read. This is a single statement, because each append that ends
+# a round executes it. It reads a dozen turns and one summary by index.
 BEGIN_SQL = """
 WITH ended AS MATERIALIZED (
     SELECT * FROM unnest(%(sessions)s::bigint[], %(users)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[],
-        %(are_open)s::boolean[]) AS ended (session_id, user_id, first, last, is_open)
+        %(seeking)s::boolean[]) AS ended (session_id, user_id, first, last, seeks_start)
 ), begun AS (
     SELECT ended.session_id, min(turn.sequence) AS first
     FROM ended JOIN sessions_app_message turn ON turn.session_id = ended.session_id AND turn.user_id = ended.user_id
         AND turn.sequence BETWEEN ended.first AND ended.last
-    WHERE turn.user_id = ANY (%(read_users)s::bigint[]) AND turn.kind = 'turn' AND turn.role = 'user' AND ended.is_open
+    WHERE turn.user_id = ANY (%(read_users)s::bigint[]) AND turn.kind = 'turn' AND turn.role = 'user'
+      AND ended.seeks_start
     GROUP BY ended.session_id
 )
 INSERT INTO moments_app_summary
@@ -86,13 +88,13 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
     def begin_many(self, ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]) -> list[Session]:
         """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version.
 
-        Turns in `appended` are not read. If PostgreSQL has no statistics of a person, it would read all of the person's
-        turns for each session of an import.
+        Turns in `appended` are not read. PostgreSQL has no statistics about a new person, so it would read all turns of
+        the person for each session of an import.
         """
         windows = [_window(session, end, appended.get(session, ())) for session, end in ends.items()]
         columns = map(list, zip(*windows, strict=True))
-        parameters = dict(zip(("sessions", "users", "firsts", "lasts", "are_open"), columns, strict=True))
-        read_users = list({window.user for window in windows if window.is_open})
+        parameters = dict(zip(("sessions", "users", "firsts", "lasts", "seeking"), columns, strict=True))
+        read_users = list({window.user for window in windows if window.seeks_start})
         with connection.cursor() as cursor:
             cursor.execute(BEGIN_SQL, parameters | {"read_users": read_users})
             begun = {pk for (pk,) in cursor}
@@ -100,24 +102,24 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
 
 class _Window(NamedTuple):
-    """The turns of a new version. If it is open, it starts with the first user turn between `first` and `last`."""
+    """The turns of a new version. If `seeks_start`, the version starts with the first user turn from `first` on."""
 
     session: int
     user: int
     first: int
     last: int
-    is_open: bool
+    seeks_start: bool
 
 
 def _window(session: Session, last: int, appended: Sequence[Message]) -> _Window:
-    """Return the window that ends with a round. It starts with a user turn if there is one, to not split a pair."""
+    """Return the window that ends with a round. It starts with a user turn if possible, to not split a pair."""
     first = max(0, last - WINDOW + 1)
-    is_open = first > session.kept_from_sequence  # the role of an archived first turn is unknown
-    if is_open and appended and appended[0].sequence <= first:
+    seeks_start = first > session.kept_from_sequence  # otherwise, the role of an archived first turn is unknown
+    if seeks_start and appended and appended[0].sequence <= first:
         said = (turn.sequence for turn in appended if turn.role == Message.Role.USER)
         first = next((sequence for sequence in said if first <= sequence <= last), first)
-        is_open = False
-    return _Window(session.pk, session.user_id, first, last, is_open)
+        seeks_start = False
+    return _Window(session.pk, session.user_id, first, last, seeks_start)
 
 
 class Summary(models.Model):

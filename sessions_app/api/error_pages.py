@@ -1,6 +1,6 @@
 """Error responses outside the API's views: pages for browsers, and errors in the API's shape for clients.
 
-This module doesn't import DRF, because every command imports it, and DRF takes a tenth of a second.
+Every command imports this module. It must not import DRF's serializers, because that takes a tenth of a second.
 """
 
 from django.http import HttpRequest, HttpResponse, JsonResponse

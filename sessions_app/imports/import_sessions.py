@@ -26,9 +26,9 @@ from sessions_app.models.session import NamedSession
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
 
-# Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
-# buffer reaches its size and another session begins, or when it reaches twice its size, all of it is appended.
-PORTION_SIZE = 2_000_000  # characters, with `MESSAGE_SIZE` added for each message
+# Messages are buffered to append many messages of a session at once, and many sessions in one transaction. The size of
+# the buffer is its number of characters, plus `MESSAGE_SIZE` per message.
+PORTION_SIZE = 2_000_000
 MESSAGE_SIZE = 1_000
 STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
@@ -170,7 +170,11 @@ def _import_statements(statements: list[Statement], application: int) -> int:
 def _portions(
     found: Iterable[Record | RejectedRecord], reject: Callable[[RejectedRecord], None]
 ) -> Iterator[list[list[Record]]]:
-    """Yield portions of batches. The file may interleave sessions. If it doesn't, a portion ends with a session."""
+    """Yield portions of batches. A portion of `PORTION_SIZE` ends before the next session.
+
+    A portion ends within a session if it reaches twice `PORTION_SIZE`, for example because the file interleaves
+    sessions.
+    """
     pending: dict[tuple[str, str], list[Record]] = {}
     size = 0
     for record in found:
@@ -212,7 +216,8 @@ class _Portion:
 def _processed(portions: Iterable[list[list[Record]]], application: int, process: TextProcess) -> Iterator[_Portion]:
     """Yield the portions with processed texts. While the caller stores one, the texts of the next are processed.
 
-    The caller stores a portion before one that continues any of its sessions is compared with stored messages.
+    If a portion continues a session of the previous one, the caller stores the previous one first, because messages are
+    compared with the stored ones.
     """
     waiting: _Portion | None = None
     for batches in portions:
@@ -230,7 +235,7 @@ def _processed(portions: Iterable[list[list[Record]]], application: int, process
 
 
 def _sessions(batches: list[list[Record]]) -> set[tuple[str, str]]:
-    return {(ref.user_id, ref.session_id) for batch in batches for ref in [batch[0].session]}
+    return {(batch[0].session.user_id, batch[0].session.session_id) for batch in batches}
 
 
 def _with_results(portion: _Portion, process: TextProcess) -> _Portion:

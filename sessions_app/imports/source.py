@@ -2,7 +2,8 @@
 
 The reader of a format yields the messages in a file with their sessions (`Record`), facts without a message
 (`Statement`), and records that it can't import (`RejectedRecord`). It writes nothing. To add a format, write a module
-with `DESCRIPTION`, `recognizes` and `read`, and register it in the module `import_formats` of an app.
+with `DESCRIPTION`, `recognizes` and `read`, and call `register_format` in an app's module
+`import_formats`.
 
 A file contains JSON lines or a JSON array, or is a zip file that contains such an array.
 
@@ -355,7 +356,7 @@ def register_format(name: str, reader: Format) -> None:
 
 
 def formats() -> dict[str, Format]:
-    """Return the formats by name. The apps' modules `import_formats` are imported only now: few commands need them."""
+    """Return the formats by name. The first call imports each app's `import_formats`, which few commands need."""
     autodiscover_modules("import_formats")
     return _formats
 

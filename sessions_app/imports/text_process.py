@@ -1,6 +1,6 @@
 """A process that processes the texts of an import while the import stores and reads messages.
 
-It loads the language models, but not Django, so neither process needs much memory.
+It loads the language models, but not Django. For a small import, the command itself processes the texts.
 """
 
 import os
@@ -15,18 +15,26 @@ from sessions_app import lexemes
 from sessions_app.refusals import Refusal
 from sessions_app.text.length import estimate_tokens
 
-# The process starts if a list has this many characters, with `TEXT_SIZE` added for each text. Processing them takes as
-# long as starting it.
-MANY = 1_000_000
+# The size of the list that starts the process. Smaller lists are processed before the process would have started. The
+# size of a list is its number of characters, plus `TEXT_SIZE` per text.
+START_SIZE = 1_000_000
 TEXT_SIZE = 1_000
 
 
 class ProcessKilled(Refusal):
+    """The process was killed, for example by the kernel because memory ran out."""
+
+    status = 503
+
     def __init__(self) -> None:
         super().__init__(
             "A process of the import was killed, for example because memory ran out. Run the import again: it skips "
             "the messages that are already stored."
         )
+
+
+class ProcessFailed(Exception):
+    """An error has ended the process, which has printed the traceback."""
 
 
 class Text(NamedTuple):
@@ -41,11 +49,13 @@ class Processed(NamedTuple):
 
 
 class TextProcess:
-    """Processes one list of texts at a time. The process starts with the first list of many or long texts."""
+    """Processes one list of texts at a time. The first large list starts the process."""
 
-    def __enter__(self) -> Self:
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._processed: list[Processed] = []
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,33 +68,37 @@ class TextProcess:
         """Begin to process texts. Call `finish` before the next `begin`.
 
         Raises:
-            ProcessKilled: `finish` also raises this error.
+            ProcessKilled, ProcessFailed: The process has ended.
         """
-        if self._process is None and sum(TEXT_SIZE + len(text.content) for text in texts) < MANY:
+        if self._process is None and sum(TEXT_SIZE + len(text.content) for text in texts) < START_SIZE:
             self._processed = _processed(texts)
             return
         if self._process is None:
-            self._start()
+            self._process = self._start()
         try:
             self._connection.send(texts)
         except ConnectionError:
-            raise ProcessKilled from None
+            raise self._reason(self._process) from None
 
     def finish(self) -> list[Processed]:
+        """Return the results of the last `begin`, in its order. May raise the same errors."""
         if self._process is None:
             return self._processed
         try:
             found: list[Processed] = self._connection.recv()
         except (EOFError, ConnectionError):
-            raise ProcessKilled from None
+            raise self._reason(self._process) from None
         return found
 
-    def _start(self) -> None:
-        # Not `multiprocessing.Process`, because it would run the main module again, which may be a script.
+    def _reason(self, ended: "subprocess.Popen[bytes]") -> Exception:
+        return ProcessKilled() if ended.wait() < 0 else ProcessFailed("The text process has failed.")
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        # `multiprocessing.Process` would import the main module again, which may be a script.
         self._connection, child = Pipe()
         with child:
-            code = f"from {__name__} import answer; answer({child.fileno()})"
-            self._process = subprocess.Popen(  # noqa: S603 (our own code)
+            code = f"from {__name__} import serve; serve({child.fileno()})"
+            return subprocess.Popen(  # noqa: S603 (our own code)
                 [sys.executable, "-c", code],
                 pass_fds=[child.fileno()],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -92,9 +106,9 @@ class TextProcess:
             )
 
 
-def answer(handle: int) -> None:
-    """Process the texts that the parent sends until it ends."""
-    with Connection(handle) as connection, suppress(EOFError, ConnectionError):
+def serve(descriptor: int) -> None:
+    """Process the lists of texts that the parent sends. Return when the parent ends."""
+    with Connection(descriptor) as connection, suppress(EOFError, ConnectionError):
         while True:
             connection.send(_processed(connection.recv()))
 

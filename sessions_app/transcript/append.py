@@ -133,12 +133,12 @@ class Appended:
 def process_texts(messages: Sequence[NewMessage]) -> None:
     """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    If the texts of messages without words are longer than `WORDS_MAX_BYTES`, `index_words` indexes the rest within a
+    Compute missing words for at most `WORDS_MAX_BYTES` of text. `index_words` indexes the other messages within a
     minute.
     """
     unprocessed = [message for message in messages if "notes" not in vars(message)]
     for message in unprocessed:  # separate loops, because tokens and words compete for CPU caches
-        message.tokens, message.notes  # noqa: B018 (cached from here on)
+        message.tokens, message.notes  # noqa: B018 (cached from here on; `notes` marks a message as processed)
     indexed = 0
     for message in unprocessed:
         if "words" not in vars(message):

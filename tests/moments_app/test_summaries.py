@@ -47,8 +47,8 @@ def versions() -> list[tuple[int, int, str]]:
     return list(Summary.objects.order_by("id").values_list("start_sequence", "end_sequence", "status"))
 
 
-def read_messages() -> int:
-    """Return the number of messages that this connection has read so far."""
+def number_of_messages_read() -> int:
+    """Return how many rows of messages this transaction has read so far."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = %s",
@@ -165,12 +165,14 @@ class TestWhen:
         work_off()
         assert (statements("user"), statements("assistant")) == first
 
-    def test_beginning_versions_of_many_sessions_reads_no_appended_turns(self, ada: UserProfile) -> None:
+    def test_starting_summaries_of_many_sessions_reads_no_appended_turns(self, ada: UserProfile) -> None:
         with transaction.atomic():
-            before = read_messages()
-            append_many([Batch(NamedSession(ada, f"s{n}"), turns(20)) for n in range(30)])
-            assert read_messages() == before
-        assert Summary.objects.filter(start_sequence=6, end_sequence=19).count() == 30
+            before = number_of_messages_read()
+            batches = [Batch(NamedSession(ada, f"s{n}"), turns(20)) for n in range(30)]
+            append_many([*batches, Batch(NamedSession(ada, "s0"), turns(10))])
+            assert number_of_messages_read() == before
+        assert Summary.objects.filter(start_sequence=6, end_sequence=19).count() == 29
+        assert Summary.objects.get(session__session_id="s0").start_sequence == 16
 
 
 class TestContent:

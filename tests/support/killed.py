@@ -136,10 +136,15 @@ class _Steps:
         self._loaded = {*sys.modules}
 
     def report(self) -> None:
-        """Write the number of steps and the imported modules. Cython's internal modules have no `__spec__`."""
+        """Write the number of steps and the imported modules.
+
+        The parent can't import modules without a `__spec__`, such as Cython's internal ones.
+        """
         new = sys.modules.keys() - self._loaded
         with os.fdopen(self._writer, "w") as answer:
-            json.dump([self._count, sorted(name for name in new if sys.modules[name].__spec__)], answer)
+            json.dump(
+                [self._count, sorted(name for name in new if getattr(sys.modules[name], "__spec__", None))], answer
+            )
 
     @contextmanager
     def counted(self) -> Iterator[None]:

@@ -27,8 +27,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory_extras.oauth import end_user, logins, openid
+from memory_extras.oauth.access_tokens import TokenIssuer
 from memory_extras.oauth.conf import OAuthSettings
-from memory_extras.oauth.issuer import TokenIssuer
 from memory_extras.oauth.models import Assistant, Consent
 from memoryproject import conf
 from memoryproject.conf import BASE_DIR

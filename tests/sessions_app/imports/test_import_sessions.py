@@ -117,11 +117,11 @@ def test_interleaved_sessions_keep_their_order_and_share_batches(tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("session_of", [lambda n: f"s{n // 7}", lambda n: f"s{n % 3}"], ids=["in order", "interleaved"])
-def test_texts_processed_in_another_process_are_stored_as_in_an_append(
+def test_an_import_with_a_text_process_stores_the_same_values_as_an_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session_of: Callable[[int], str]
 ) -> None:
     monkeypatch.setattr(importer, "PORTION_SIZE", 5 * importer.MESSAGE_SIZE)
-    monkeypatch.setattr(text_process, "MANY", 1)
+    monkeypatch.setattr(text_process, "START_SIZE", 1)
     lines = [
         line(
             f"The kiln reached {n} degrees.", name="Bea", payload={"n": n} if n % 2 else None, session_id=session_of(n)
@@ -146,7 +146,7 @@ def test_a_killed_text_process_is_reported_and_the_next_import_adds_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importer, "PORTION_SIZE", 5 * importer.MESSAGE_SIZE)
-    monkeypatch.setattr(text_process, "MANY", 1)
+    monkeypatch.setattr(text_process, "START_SIZE", 1)
     lines = [line(f"The kiln reached {n} degrees.", session_id=f"s{n}") for n in range(40)]
     finish = text_process.TextProcess.finish
 

@@ -1,4 +1,4 @@
-"""Access tokens as API keys."""
+"""Checks access tokens without importing the library that issues them."""
 
 import hashlib
 
@@ -18,7 +18,7 @@ def digest(text: str) -> str:
 
 
 class TokenIssuer:
-    """The core's entry points call this issuer to get the key of an access token."""
+    """Returns the API keys of access tokens. The core's entry points call it."""
 
     prefix = ACCESS
 

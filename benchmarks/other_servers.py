@@ -1,11 +1,11 @@
-"""Requests to this platform, Hindsight and Honcho, side by side: `python -m benchmarks.rivals --honcho URL`.
+"""Requests to this platform, Hindsight and Honcho, side by side: `python -m benchmarks.other_servers`.
 
-The servers already run on this machine, with the same embeddings model, and with databases that wait for the disk. All
-get the same real conversations. When a response acknowledges two messages, the server has stored different things:
+The servers already run on this machine, with the same embeddings model. Their databases flush each commit to disk. All
+get the same real conversations. When a response acknowledges two messages, each server has stored something else:
 
 - This platform: the messages, their words for searches, and the jobs that are due, in one transaction.
-- Honcho: the messages, which searches by words find. It queues their processing after the response. If its process is
-  killed in between, nothing queues it again.
+- Honcho: the messages. A search by words finds them. Honcho queues their processing after the response. If it is killed
+  before that, the messages are never processed.
 - Hindsight (`async`): a job with their text. No search finds them until a model has extracted facts from them.
 
 No search or context calls a language model. Hindsight has no request for a context, so its context is a search too.
@@ -24,7 +24,7 @@ from functools import partial
 from itertools import cycle, islice
 from statistics import median, quantiles
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from benchmarks.clients import Http, timed
 from benchmarks.conversations import read_folder
@@ -36,23 +36,21 @@ BANKS, WORKSPACES = "/v1/default/banks", "/v3/workspaces"
 SIZES = (200, 2000)  # messages of the people whose memory is searched
 SESSION = 20  # messages per session and request while these are stored
 CLIENTS = (1, 8)
-ROUNDS, SECONDS = 3, 3  # measurements of each server with so many clients, and their duration
-QUIET, AT_MOST = 3, 1800  # looks without work until a server is idle, and the maximum seconds until then
+ROUNDS, SECONDS = 3, 3  # measurements per server and number of clients, and the seconds of each
+QUIET = 3  # consecutive checks without work until a server counts as idle
+AT_MOST = 1800  # maximum seconds until a server is idle
 TITLE = "Requests to several memory servers"
 NOTE = (
-    f"Two messages: {ROUNDS} times {SECONDS} seconds per server, in turn. After each time, the server processes the "
-    "messages. Search and context: one client sends each question to all servers in turn, while none has work. There "
-    "are {count} questions per line, so p99 is almost the maximum."
+    f"Two messages: {ROUNDS} times {SECONDS} seconds per server, in turn. After each measurement, the server processes "
+    "the messages. Search and context: one client sends each question to all servers in turn, while none has work. "
+    "There are {count} questions per line, so p99 is almost the maximum."
 )
 
 Message = dict[str, str]
-Reads = tuple[Sent, Sent]  # a search and a context
 
 
 @dataclass(frozen=True)
-class Running:
-    """A running memory server."""
-
+class MemoryServer:
     port: int
     key: str = ""
 
@@ -61,61 +59,68 @@ class Running:
             return json.loads(http.request("GET", path))
 
 
-class Ours(Running):
+class ThisPlatform(MemoryServer):
     def append(self, person: str, session: str, messages: list[Message]) -> Sent:
         return "POST", f"{API}/sessions/{session}/messages", {"user_id": person, "messages": messages}
 
-    def reads(self, person: str, session: str, query: str) -> Reads:
-        search = {"user_id": person, "query": query}
-        context = urlencode(search | {"session_id": session})
-        return ("POST", f"{API}/memory/search", search), ("GET", f"{API}/memory/context?{context}", None)
+    def search(self, person: str, query: str) -> Sent:
+        return "POST", f"{API}/memory/search", {"user_id": person, "query": query}
+
+    def context(self, person: str, session: str, query: str) -> Sent:
+        asked = urlencode({"user_id": person, "session_id": session, "query": query})
+        return "GET", f"{API}/memory/context?{asked}", None
 
     def has_work(self, person: str) -> bool:
         jobs = f"{API}/jobs?user_id={person}&limit=1&status="
         return any(self.get(jobs + status)["total"] for status in ("queued", "processing"))
 
 
-class Hindsight(Running):
+class Hindsight(MemoryServer):
     def append(self, person: str, session: str, messages: list[Message]) -> Sent:
         text = "\n".join(f"{message['role']}: {message['content']}" for message in messages)
         return "POST", f"{BANKS}/{person}/memories", {"async": True, "items": [{"content": text}]}
 
-    def reads(self, person: str, session: str, query: str) -> Reads:
-        recall = "POST", f"{BANKS}/{person}/memories/recall", {"query": query}
-        return recall, recall
+    def search(self, person: str, query: str) -> Sent:
+        return "POST", f"{BANKS}/{person}/memories/recall", {"query": query}
+
+    def context(self, person: str, session: str, query: str) -> Sent:
+        return self.search(person, query)
 
     def has_work(self, person: str) -> bool:
         operations = f"{BANKS}/{person}/operations?limit=1&status="
         return any(self.get(operations + status)["total"] for status in ("pending", "processing"))
 
 
-class Honcho(Running):
+class Honcho(MemoryServer):
     def append(self, person: str, session: str, messages: list[Message]) -> Sent:
-        theirs = [{"peer_id": message["role"], "content": message["content"]} for message in messages]
-        return "POST", f"{WORKSPACES}/{person}/sessions/{session}/messages", {"messages": theirs}
+        by_peers = [{"peer_id": message["role"], "content": message["content"]} for message in messages]
+        return "POST", f"{WORKSPACES}/{person}/sessions/{session}/messages", {"messages": by_peers}
 
-    def reads(self, person: str, session: str, query: str) -> Reads:
-        context = f"sessions/{session}/context?{urlencode({'peer_target': 'user', 'search_query': query})}"
-        search = "POST", f"{WORKSPACES}/{person}/search", {"query": query}
-        return search, ("GET", f"{WORKSPACES}/{person}/{context}", None)
+    def search(self, person: str, query: str) -> Sent:
+        return "POST", f"{WORKSPACES}/{person}/search", {"query": query}
+
+    def context(self, person: str, session: str, query: str) -> Sent:
+        asked = urlencode({"peer_target": "user", "search_query": query})
+        return "GET", f"{WORKSPACES}/{person}/sessions/{session}/context?{asked}", None
 
     def has_work(self, person: str) -> bool:
         status = self.get(f"{WORKSPACES}/{person}/queue/status")
         return any([status["pending_work_units"], status["in_progress_work_units"]])
 
 
-Server = Ours | Hindsight | Honcho
+Server = ThisPlatform | Hindsight | Honcho
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rivals", description=__doc__)
-    parser.add_argument("--ours", nargs=2, metavar=("URL", "KEY"), action="append", default=[])
-    parser.add_argument("--hindsight", metavar="URL", action="append", default=[])
-    parser.add_argument("--honcho", metavar="URL", action="append", default=[])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.other_servers", description=__doc__)
+    parser.add_argument("port", type=int, help="port of this platform")
+    parser.add_argument("key", help="API key of this platform")
+    parser.add_argument("--hindsight", type=int, metavar="PORT")
+    parser.add_argument("--honcho", type=int, metavar="PORT")
     options = parser.parse_args(arguments)
-    servers: list[Server] = [Ours(urlsplit(url).port or 80, key) for url, key in options.ours]
-    servers += [Hindsight(urlsplit(url).port or 80) for url in options.hindsight]
-    servers += [Honcho(urlsplit(url).port or 80) for url in options.honcho]
+    servers: list[Server] = [ThisPlatform(options.port, options.key)]
+    servers += [Hindsight(options.hindsight)] if options.hindsight else []
+    servers += [Honcho(options.honcho)] if options.honcho else []
     conversations = read_folder(CONVERSATIONS)
     said = [each for one in conversations for session in one.sessions for each in one.messages(session)]
     messages = [{"role": each["role"], "content": each["content"]} for each in said]
@@ -153,7 +158,7 @@ def _appends(servers: list[Server], run: str, messages: list[Message], clients: 
 
 
 def _append(server: Server, messages: list[Message], person: str) -> list[float]:
-    """Store two messages after the other for some seconds. The first request creates the person, and isn't counted."""
+    """Repeatedly store two messages. Return the durations, without the first request, which creates the person."""
     turns, times = cycle(messages), []
     with closing(Http(server.port, server.key)) as http:
         http.request(*server.append(person, "talk", list(islice(turns, 2))))
@@ -170,7 +175,8 @@ def _reads(servers: list[Server], person: str, size: int, questions: list[str]) 
         times: dict[Server, list[float]] = defaultdict(list)
         for question in questions[number::2]:
             for server in servers:
-                request = server.reads(person, session, question)[number]
+                search, context = server.search(person, question), server.context(person, session, question)
+                request = search if kind == "search" else context
                 with closing(Http(server.port, server.key)) as http:
                     times[server].append(timed(partial(http.request, *request)))
         for server, taken in times.items():
