@@ -142,6 +142,18 @@ def test_an_import_with_a_text_process_stores_the_same_values_as_an_append(
 
 
 @pytest.mark.slow
+def test_an_error_in_the_text_process_is_not_reported_as_a_kill(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(text_process, "START_SIZE", 1)
+    with text_process.TextProcess() as process:
+        process.begin([text_process.Text("", "not JSON", payload={1, 2})])
+        with pytest.raises(text_process.ProcessFailed):
+            process.finish()
+    assert "TypeError" in capfd.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_killed_text_process_is_reported_and_the_next_import_adds_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
