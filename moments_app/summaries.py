@@ -163,7 +163,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
             if end is not None and is_due(session, end, may_have_been_read=_may_have_been_read(session, messages))
         }
         by_session: dict[Session, list[Message]] = defaultdict(list)
-        for session, messages in appended:
+        for session, messages in appended if due else ():
             by_session[session] += messages
         return _queue_many(due, requested_by="append", appended=by_session)
 

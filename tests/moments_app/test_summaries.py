@@ -24,6 +24,7 @@ from tests.support.api import Api
 from tests.support.concurrency import at_once, wait_until_somebody_waits
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
+from tests.support.tables import rows_read
 from tests.support.transcript import messages, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("rolling")]
@@ -45,17 +46,6 @@ def run_next() -> Job:
 
 def versions() -> list[tuple[int, int, str]]:
     return list(Summary.objects.order_by("id").values_list("start_sequence", "end_sequence", "status"))
-
-
-def number_of_messages_read() -> int:
-    """Return how many rows of messages this transaction has read so far."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = %s",
-            [Message._meta.db_table],
-        )
-        [count] = cursor.fetchone() or [0]
-    return int(count)
 
 
 class TestRange:
@@ -167,10 +157,10 @@ class TestWhen:
 
     def test_starting_summaries_of_many_sessions_reads_no_appended_turns(self, ada: UserProfile) -> None:
         with transaction.atomic():
-            before = number_of_messages_read()
+            before = rows_read(Message)
             batches = [Batch(NamedSession(ada, f"s{n}"), turns(20)) for n in range(30)]
             append_many([*batches, Batch(NamedSession(ada, "s0"), turns(10))])
-            assert number_of_messages_read() == before
+            assert rows_read(Message) == before
         assert Summary.objects.filter(start_sequence=6, end_sequence=19).count() == 29
         assert Summary.objects.get(session__session_id="s0").start_sequence == 16
 
