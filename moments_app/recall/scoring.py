@@ -175,6 +175,7 @@ SEMANTIC_NEIGHBOR_FACTOR = 0.5  # factor for `NEIGHBOR_SHARES` in semantic searc
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
 # The share of a score that a moment adds to its turns, a fact to its source turns, and a source turn to its facts.
 SOURCE_SHARE = 0.2
+TurnScores = dict[int, dict[int, float]]  # by session and sequence number
 
 
 def word_scores(shares: Mapping[Key, float], max_score: float) -> dict[Key, float]:
@@ -226,13 +227,13 @@ class _Scale:
 
 def turn_scores(
     words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
-) -> dict[Place, float]:
+) -> TurnScores:
     """Combine the scores of text search, semantic search, sessions and moments into scores of turns and neighbors.
 
     A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
     be beyond the end of their session.
     """
-    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    sessions: TurnScores = defaultdict(lambda: defaultdict(float))
     none = dict.fromkeys({**words, **near}, 0.0)
     similar = {**none, **near}
     for place, said in {**none, **words}.items():
@@ -254,11 +255,11 @@ def turn_scores(
         of_session = in_order.get(session, [])
         for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
             sessions[session][sequence] += SOURCE_SHARE * score
-    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}
+    return sessions
 
 
 def share_with_sources(
-    turns: dict[Place, float], facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]
+    turns: TurnScores, facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]
 ) -> None:
     """Give each turn a share of its best fact's score, and each fact a share of its best source turn's score.
 
@@ -275,6 +276,6 @@ def share_with_sources(
             if facts[key] > of_facts[place]:
                 of_facts[place] = facts[key]
     for key, places in sources.items():
-        facts[key] += SOURCE_SHARE * max([turns[place] for place in places])
-    for place, score in of_facts.items():
-        turns[place] += SOURCE_SHARE * score
+        facts[key] += SOURCE_SHARE * max([turns[session][sequence] for session, sequence in places])
+    for (session, sequence), score in of_facts.items():
+        turns[session][sequence] += SOURCE_SHARE * score

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
+from heapq import nlargest
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +24,7 @@ from moments_app.recall.scoring import (
     CANDIDATES,
     Lookup,
     QueryWords,
+    TurnScores,
     semantic_scores,
     share_with_sources,
     turn_scores,
@@ -239,13 +242,24 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     moments = [(span, others[key]) for key, span in hits.spans.items()]
     turns = turn_scores(said, meant, moments)
     share_with_sources(turns, others, hits.sources)
-    found = [(score, place, "turn") for place, score in turns.items()]
-    found += [(score, place, kind) for (kind, place), score in others.items()]
-    found.sort(reverse=True)  # if scores are equal, newer hits first
-    best = found[: max(most + EXTRA_RESULTS, READ_AHEAD)]
+    best = _best(turns, others, max(most + EXTRA_RESULTS, READ_AHEAD))
     worthwhile = least_share * best[0][0] if best else 0.0
     kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in kept_hits}
+
+
+def _best(turns: TurnScores, others: Mapping[Key, float], most: int) -> list[tuple[float, Place, str]]:
+    """Return the scores, places and kinds of the best hits, best first. If scores are equal, newer hits come first."""
+    of_turns = chain.from_iterable([of_session.values() for of_session in turns.values()])
+    least = min(nlargest(most, chain(of_turns, others.values())), default=0.0)
+    found = [
+        (score, (session, sequence), "turn")
+        for session, of_session in turns.items()
+        for sequence, score in of_session.items()
+        if score >= least
+    ]
+    found += [(score, place, kind) for (kind, place), score in others.items() if score >= least]
+    return sorted(found, reverse=True)[:most]
 
 
 def read_results(

@@ -210,3 +210,36 @@ def by_index(table: str) -> RunSQL:
     """
     functions = (f"recall_{table}", f"recall_{table}_then")
     return RunSQL("; ".join(f"ALTER FUNCTION {name} SET enable_seqscan = off" for name in functions))
+
+
+def unpacked_once(table: str) -> RunSQL:
+    """Return a migration operation after which `recall_<table>` and its `_then` copy the words of each candidate once.
+
+    `ts_rank` copies a stored vector in each call, and decompresses a long one. With a query of 11 words, the copy saves
+    a third of the time. `OFFSET 0` keeps the planner from copying in each call instead.
+    """
+    changes = {
+        "candidates text := $q$SELECT id, search_vector,": "candidates text := $q$SELECT id, {copy},",
+        "candidates := $q$SELECT id, search_vector,": "candidates := $q$SELECT id, {copy},",
+        "LIMIT {newest})\n                    ))$q$;": "LIMIT {newest})\n                    )) OFFSET 0$q$;",
+    }
+    names = {"copy": "search_vector || ''::tsvector AS search_vector", "newest": NEWEST}
+    pairs = ", ".join(f"[$s${old.format(**names)}$s$, $s${new.format(**names)}$s$]" for old, new in changes.items())
+    return RunSQL(
+        f"""
+            DO $do$ DECLARE
+                name text;
+                made text;
+                part text[];
+            BEGIN
+                FOREACH name IN ARRAY ARRAY['recall_{table}', 'recall_{table}_then'] LOOP
+                    made := pg_get_functiondef(name::regproc);
+                    FOREACH part SLICE 1 IN ARRAY ARRAY[{pairs}] LOOP
+                        IF strpos(made, part[1]) = 0 THEN RAISE EXCEPTION '% has no %', name, part[1]; END IF;
+                        made := replace(made, part[1], part[2]);
+                    END LOOP;
+                    EXECUTE made;
+                END LOOP;
+            END $do$;
+        """
+    )

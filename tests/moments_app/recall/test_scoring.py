@@ -43,7 +43,7 @@ def test_equal_similarities_score_zero() -> None:
 
 
 def test_a_turn_and_its_best_fact_share_their_scores() -> None:
-    turns, facts = {(1, 1): 3.0, (1, 2): 1.0}, {fact(1): 2.0, fact(2): 5.0, fact(3): 7.0}
+    turns, facts = {1: {1: 3.0, 2: 1.0}}, {fact(1): 2.0, fact(2): 5.0, fact(3): 7.0}
     share_with_sources(turns, facts, {fact(1): [(1, 1), (1, 2)], fact(2): [(1, 2)]})
-    assert turns == {(1, 1): 3.0 + SOURCE_SHARE * 2.0, (1, 2): 1.0 + SOURCE_SHARE * 5.0}
+    assert turns == {1: {1: 3.0 + SOURCE_SHARE * 2.0, 2: 1.0 + SOURCE_SHARE * 5.0}}
     assert facts == {fact(1): 2.0 + SOURCE_SHARE * 3.0, fact(2): 5.0 + SOURCE_SHARE * 1.0, fact(3): 7.0}
