@@ -258,9 +258,7 @@ def turn_scores(
     return sessions
 
 
-def share_with_sources(
-    turns: TurnScores, facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]
-) -> None:
+def share_with_sources(turns: TurnScores, facts: dict[Key, float], sources: Mapping[Key, Sequence[Place]]) -> None:
     """Give each turn a share of its best fact's score, and each fact a share of its best source turn's score.
 
     Both then rank above facts and turns without such a match.

@@ -42,11 +42,13 @@ def test_the_demonstration_shows_moment_keys_with_letters_of_any_language(printe
     assert any("hallands-ömsesidiga-20260318" in line for line in printed)
 
 
+@pytest.mark.slow
 def test_the_context_of_a_new_session_contains_the_answer(printed: list[str]) -> None:
     asked = next(n for n, line in enumerate(printed) if "In a new conversation" in line)
     assert any("11,800 kronor a month" in line for line in printed[asked + 1 :])
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_between_words_with_an_ellipsis(printed: list[str]) -> None:
     [profile] = [line for line in printed if "User keeps bees" in line]
     assert profile.endswith(("User …", "keeps …", "bees. …"))

@@ -102,6 +102,7 @@ class TestRights:
         assert rights("administrators") >= MAY["administrators"] | MAY["editors"] | rights("editors")
         assert len(rights("administrators")) == Permission.objects.count()
 
+    @pytest.mark.slow
     def test_each_migrate_restores_the_groups_and_does_not_change_others(self) -> None:
         other = Group.objects.create(name="auditors")
         Group.objects.get(name="viewers").permissions.add(Permission.objects.get(codename="change_job"))

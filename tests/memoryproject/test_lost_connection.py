@@ -71,6 +71,7 @@ def calls(service: Api, ada: UserProfile) -> dict[str, Callable[[], Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a person's read", "a person's write", "a search", "past policies"])
 def test_a_request_gets_503_if_its_connection_is_lost_before_any_statement(
     calls: dict[str, Callable[[], Any]], other: "psycopg.Connection[Any]", name: str

@@ -48,6 +48,7 @@ def test_migrate_does_not_change_newer_data() -> None:
     assert str(raised.value) == TOLD
 
 
+@pytest.mark.slow
 def test_migrations_of_other_apps_of_a_host_project_are_ignored() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_migrations SET app = 'shop' WHERE name = '9999_later'")

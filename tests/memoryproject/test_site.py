@@ -95,6 +95,7 @@ def test_row_18_every_response_has_a_policy_that_blocks_inline_scripts(client: A
     assert "unsafe" not in policy
 
 
+@pytest.mark.slow
 def test_migrate_registers_the_schedules() -> None:
     Schedule.objects.all().delete()
     call_command("migrate", verbosity=0)

@@ -99,6 +99,7 @@ class TestALayer:
         add_layer(Layer("weather", items, place=25, tag="Weather", title="The weather", ceiling=0.10))
         return talk(ada, 2)
 
+    @pytest.mark.slow
     def test_it_is_in_contexts_of_every_format(self, session: Session, service: Api) -> None:
         names = [one["name"] for one in context(service)["layers"]]
         assert names[names.index("user") : names.index("moments") + 1] == ["user", "weather", "moments"]
@@ -120,6 +121,7 @@ class TestALayer:
         assert 0 < taken["tokens"] <= 100
         assert any(part["layer"] == "climate" for part in found["trimmed"])
 
+    @pytest.mark.slow
     def test_operators_see_it(self, session: Session, service: Api, settings: Settings) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 1})
         root = operator()

@@ -263,6 +263,7 @@ class TestContent:
 class TestFailure:
     """An engine that fails loses nothing."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null")])
     def test_row_3_a_failed_call_keeps_the_last_completed_version(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
@@ -415,6 +416,7 @@ def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
     assert [(max(0, end - 13), end, "completed") for end in ends] == versions()
 
 
+@pytest.mark.slow
 def test_a_language_model_is_called_after_a_context_request_or_many_turns(
     service: Api, ada: UserProfile, kept_receipts: None, monkeypatch: pytest.MonkeyPatch, model_server: OpenAIServer
 ) -> None:

@@ -76,6 +76,7 @@ def test_revoked_keys_stop_working_at_once(root: Client, ada: UserProfile) -> No
     assert [entry.get_change_message() for entry in LogEntry.objects.all()] == ["Revoked.", "Revoked."]
 
 
+@pytest.mark.slow
 def test_a_key_shows_its_state_person_and_last_use(root: Client, ada: UserProfile) -> None:
     active, _ = ApiKey.objects.issue("active one", user=ada)
     expired, _ = ApiKey.objects.issue("expired one", expires_at=timezone.now() - timedelta(days=1))

@@ -138,6 +138,7 @@ class TestHowOften:
         eve.get(change_url(ada))
         assert len(read()) == 3
 
+    @pytest.mark.slow
     def test_all_people_of_a_list_are_recorded_in_one_statement(self, eve: Client, ada: UserProfile) -> None:
         def statements() -> list[str]:
             with CaptureQueriesContext(connection) as captured:
@@ -174,6 +175,7 @@ class TestHowOften:
 class TestThePersonsPage:
     """The access log on the page of a person."""
 
+    @pytest.mark.slow
     def test_row_35_the_page_of_a_person_shows_who_read_and_exported(self, eve: Client, ada: UserProfile) -> None:
         shown = page(eve, change_url(ada))
         assert "No access recorded yet." in shown
@@ -185,6 +187,7 @@ class TestThePersonsPage:
     def test_the_access_log_is_hidden_without_permission_to_view_events(self, ada: UserProfile) -> None:
         assert "Access log" not in page(operator("view_userprofile"), change_url(ada))
 
+    @pytest.mark.slow
     def test_an_erasure_removes_the_person_from_readings(self, eve: Client, ada: UserProfile) -> None:
         eve.get(change_url(ada))
         erase_user("ada", application=DEFAULT, actor="operator:eve")

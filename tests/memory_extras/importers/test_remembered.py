@@ -80,6 +80,7 @@ ENDED = edge(
 )
 
 
+@pytest.mark.slow
 def test_memories_of_mem0_become_searchable_facts_with_their_source(tmp_path: Path, service: Api) -> None:
     given = [
         memory("Restores kilns in Turin."),

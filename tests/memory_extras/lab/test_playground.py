@@ -62,6 +62,7 @@ def test_messages_of_a_test_person_use_the_endpoint_and_answers_show_their_memor
     assert queries_of(root, url("chat", person)) <= MAX_QUERIES
 
 
+@pytest.mark.slow
 def test_a_failed_answer_shows_the_reason_and_keeps_the_message(
     root: Client, tess: UserProfile, upstream: OpenAIServer
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_failed_answer_shows_the_reason_and_keeps_the_message(
     assert said(tess) == [("user", "Hello?")]
 
 
+@pytest.mark.slow
 def test_the_page_reports_a_missing_upstream(root: Client, tess: UserProfile) -> None:
     assert "No chat model is configured" in page(root, PLAYGROUND)
     shown = page(root, url("chat", tess))

@@ -111,6 +111,7 @@ def token_of(client: Assistant, code: str) -> dict[str, Any]:
 # --- the journey ---
 
 
+@pytest.mark.slow
 def test_an_end_user_logs_in_and_grants_access_to_their_own_memory(
     provider: OpenIDProvider, assistant: Assistant, ada: UserProfile
 ) -> None:
@@ -180,6 +181,7 @@ def test_without_a_provider_requests_go_to_the_operators_page(assistant: Assista
 # --- the grants of an end user ---
 
 
+@pytest.mark.slow
 def test_an_end_user_sees_and_revokes_their_grants(
     provider: OpenIDProvider, assistant: Assistant, ada: UserProfile
 ) -> None:
@@ -259,6 +261,7 @@ def test_row_9_an_end_user_cannot_grant_access_to_another_persons_memory(
     assert ApiKey.objects.get().user == ada
 
 
+@pytest.mark.slow
 def test_row_9_a_forged_login_is_no_login(
     provider: OpenIDProvider, assistant: Assistant, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +281,7 @@ def test_row_9_a_forged_login_is_no_login(
     assert not Consent.objects.exists()
 
 
+@pytest.mark.slow
 def test_row_9_a_callback_works_only_once_in_the_browser_that_started_the_login(
     provider: OpenIDProvider, assistant: Assistant
 ) -> None:
@@ -297,6 +301,7 @@ def test_row_9_a_callback_works_only_once_in_the_browser_that_started_the_login(
     assert replayed.status_code == 400 and NOT_VERIFIED in replayed.content.decode()
 
 
+@pytest.mark.slow
 def test_row_9_a_code_is_bound_to_its_login_and_provider(provider: OpenIDProvider, assistant: Assistant) -> None:
     mallory, mine = Browser(), Browser()
     answer = mine.get(CALLBACK, query_params=at_provider(start(mine, assistant)) | {"iss": "https://login.example.org"})
@@ -589,6 +594,7 @@ def test_row_20_a_discovery_document_must_be_the_issuers_and_use_https(
     assert answer.status_code in (400, 503) and "Location" not in answer
 
 
+@pytest.mark.slow
 def test_the_discovery_document_is_cached_and_new_signing_keys_are_fetched(
     provider: OpenIDProvider, assistant: Assistant
 ) -> None:

@@ -180,6 +180,7 @@ def test_row_36_only_the_exact_address_of_the_assistant_gets_a_redirect(
     assert not Consent.objects.exists()
 
 
+@pytest.mark.slow
 def test_row_35_an_operator_of_one_application_cannot_grant_memory_in_another(
     assistant: Assistant, ada: UserProfile
 ) -> None:
@@ -252,6 +253,7 @@ def test_row_36_a_code_works_once_for_its_assistant_and_expires_after_a_minute(
     assert fetch(assistant, "made-up").json()["error"] == "invalid_grant"
 
 
+@pytest.mark.slow
 def test_row_36_a_request_with_a_repeated_parameter_gets_no_token(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
@@ -269,6 +271,7 @@ def test_row_36_a_code_needs_its_redirect_uri(root: Browser, assistant: Assistan
     assert answer.status_code == 400 and answer.json()["error"] == "invalid_request"
 
 
+@pytest.mark.slow
 def test_row_36_a_refresh_token_works_once_for_its_assistant_until_the_key_expires(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
@@ -331,6 +334,7 @@ def test_a_revoked_assistant_loses_its_keys_and_cannot_request_new_ones(
     assert (event.actor, event.payload) == ("operator:root", {"client_id": assistant.client_id, "keys": 2})
 
 
+@pytest.mark.slow
 def test_a_key_issued_during_a_revocation_is_revoked(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     codes = [back_from(allow(root, assistant))["code"] for _ in range(2)]
 

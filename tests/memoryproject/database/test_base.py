@@ -171,6 +171,7 @@ def test_a_statement_fails_only_once_after_a_migration_changed_the_type_of_its_r
         cursor.execute("DROP TABLE changed")
 
 
+@pytest.mark.slow
 def test_nothing_is_prepared_behind_a_pooler(tmp_path: Path) -> None:
     wrapper: Any = connection.copy()
     with pooler(wrapper.get_connection_params()["host"], str(tmp_path)):

@@ -112,6 +112,7 @@ def test_row_43_a_key_and_an_application_get_all_threads_but_one() -> None:
     assert asyncio.run(taken([*[ALICE] * 9, BOB])) == 5
 
 
+@pytest.mark.slow
 def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,6 +138,7 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
     assert asyncio.run(most(ALICE, BOB)) == 1
 
 
+@pytest.mark.slow
 def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
     async def wait() -> None:
         threads = Threads(1)
@@ -168,6 +170,7 @@ async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "named"), [(BOB, "key"), (Caller("b", "1"), "key"), (Caller("a", "2"), "application")]
 )
@@ -191,6 +194,7 @@ def test_row_43_a_used_up_budget_is_429_while_others_call_and_is_refilled(
     asyncio.run(flood())
 
 
+@pytest.mark.slow
 def test_row_43_requests_with_a_new_key_wait_for_a_first_thread_and_are_then_charged() -> None:
     async def flood() -> tuple[int, set[str]]:
         shares, known, began, is_over = FairShares(), Caller("new"), 0, asyncio.Event()
@@ -216,6 +220,7 @@ def test_row_43_requests_with_a_new_key_wait_for_a_first_thread_and_are_then_cha
     assert asyncio.run(flood()) == (1, {"1"})
 
 
+@pytest.mark.slow
 def test_row_43_a_lone_caller_is_never_refused_and_accumulates_no_debt(budget: None) -> None:
     async def work() -> None:
         shares = FairShares()
@@ -227,6 +232,7 @@ def test_row_43_a_lone_caller_is_never_refused_and_accumulates_no_debt(budget: N
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_row_43_the_caller_with_the_least_usage_is_not_refused_despite_a_used_up_budget(budget: None) -> None:
     async def work() -> None:
         shares = FairShares()
@@ -239,6 +245,7 @@ def test_row_43_the_caller_with_the_least_usage_is_not_refused_despite_a_used_up
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_row_43_a_call_over_the_budget_waits_before_it_is_refused(
     budget: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_an_event_about_new_moments_has_their_keys_and_no_text(
     }
 
 
+@pytest.mark.slow
 def test_failed_jobs_unavailable_providers_and_erasures_are_sent(
     ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
@@ -112,6 +113,7 @@ def test_failed_jobs_unavailable_providers_and_erasures_are_sent(
     ]
 
 
+@pytest.mark.slow
 def test_row_11_waiting_events_of_an_erased_person_are_not_sent(
     ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:

@@ -121,6 +121,7 @@ class TestLayers:
         for moment in Moment.objects.newest_first()[:5]:
             assert moment.uri in hint
 
+    @pytest.mark.slow
     def test_only_requested_layers_are_served_with_policy_and_query(self, remembered: None, service: Api) -> None:
         names = [one["name"] for one in context(service, layers="summary,user", query="x")["layers"]]
         assert names == ["policy", "user", "summary", "query"]
@@ -553,6 +554,7 @@ class TestRetrieved:
         assert found["sources"]["retrieved"] == 1
         assert "<RetrievedMemories>" in found["context"]
 
+    @pytest.mark.slow
     def test_days_and_times_are_in_the_persons_time_zone(self, service: Api, ada: UserProfile) -> None:
         late = datetime(2026, 3, 2, 22, 30, tzinfo=UTC)
         said = [NewMessage("user", "The harpsichord came from Lyon.", created_at=late)]

@@ -61,6 +61,7 @@ def the_fact(content: str = MAYA) -> str:
     return str(MemoryAtom.objects.get(content=content, stream__stream_type="user").atom_id)
 
 
+@pytest.mark.slow
 def test_a_preview_shows_everything_that_says_the_same_thing_and_changes_nothing(
     told: UserProfile, service: Api
 ) -> None:
@@ -361,6 +362,7 @@ def twins(user: UserProfile, text: str) -> MemoryAtom:
     return note(MemoryStream.objects.get(user=user, stream_type="user"), text, "fact", **sources)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "place"), [(1, 0), (2, 0), (3, 1), (4, 2), (4, 3)])
 def test_correcting_several_sentences_leaves_no_duplicate(
     ada: UserProfile, service: Api, count: int, place: int
@@ -434,6 +436,7 @@ def test_sentences_that_a_text_already_has_are_not_added_again() -> None:
     assert rewording.apply_to(tea) == f"{coffee} {others}"
 
 
+@pytest.mark.slow
 def test_row_9_facts_of_another_person_cannot_be_corrected(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     say(bo, "s1", "2025-01-10", "I live in Oslo.")

@@ -76,6 +76,7 @@ def test_row_10_a_fact_that_a_retracted_turn_ended_is_current_until_the_undo(
     assert timeline(ada) == ALL
 
 
+@pytest.mark.slow
 def test_an_evicted_fact_no_longer_ends_another(ada: UserProfile) -> None:
     moved(ada)
     edit.evict(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
@@ -198,6 +199,7 @@ def test_row_9_a_session_receives_no_statements_of_another_agent_or_of_shared_me
     assert set(of_a.statements).isdisjoint(of_b.statements)  # numbers of one answer
 
 
+@pytest.mark.slow
 def test_an_unknown_number_ends_nothing_and_an_uncertain_ending_is_a_question(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
@@ -237,6 +239,7 @@ def test_a_model_ends_statements_of_its_own_answer(ada: UserProfile, service: Ap
     assert turn["content"] == f"{said['2025-01-10']} (since 3 March 2025: User sold the boat on 3 March 2025.)"
 
 
+@pytest.mark.slow
 def test_a_model_ends_a_fact_that_was_corrected_during_the_call(ada: UserProfile, model_server: OpenAIServer) -> None:
     before, after, over = (
         "Ada rents a garage in Lima Street.",

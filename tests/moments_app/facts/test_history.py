@@ -201,6 +201,7 @@ def test_undoing_all_changes_of_a_history_restores_the_first_state(life: UserPro
     }
 
 
+@pytest.mark.slow
 def test_pages_of_a_history_take_a_constant_number_of_queries(bees: MemoryAtom, service: Api) -> None:
     for _ in range(4):
         edit.evict(bees, requested_by="operator:eve")

@@ -120,6 +120,7 @@ def test_days_of_a_plan_are_in_the_persons_time_zone(
     assert f"(planned for {day})" in context(service)
 
 
+@pytest.mark.slow
 def test_profile_and_plans_follow_a_change_of_the_time_zone(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     for user in (ada, bo):
         stream = MemoryStream.objects.ensure_of_person(user, "default")
@@ -166,6 +167,7 @@ def test_a_restored_plan_keeps_its_end(ada: UserProfile, service: Api) -> None:
     assert (plan.state, plan.ended_by, plan.ended_at) == ("ended", BY_DATE, datetime(2020, 6, 1, tzinfo=UTC))
 
 
+@pytest.mark.slow
 def test_a_plan_reworded_by_an_operator_ends_on_its_new_day(ada: UserProfile) -> None:
     say(ada, "s1", "2026-11-28", "I will fly to Rome in May 2027 with my sister Greta.")
     plan, root = MemoryAtom.objects.get(user=ada, kind="plan"), operator()

@@ -52,6 +52,7 @@ def test_only_turns_of_the_same_person_are_marked(ada: UserProfile, bo: UserProf
     assert found(service)[0] == f"{BEFORE} {MARK}"
 
 
+@pytest.mark.slow
 def test_searches_and_contexts_mark_a_superseded_turn(ada: UserProfile, service: Api) -> None:
     told(ada)
     assert found(service)[0] == f"{BEFORE} {MARK}"
@@ -107,6 +108,7 @@ def test_a_turn_that_also_says_what_is_true_now_has_no_mark(ada: UserProfile, se
     assert found(service)[0] == both
 
 
+@pytest.mark.slow
 def test_a_retraction_of_the_later_turn_removes_the_mark(ada: UserProfile, service: Api) -> None:
     told(ada)
     retract(Session.objects.get(session_id="s2"), [0], reason="test", requested_by="test")
@@ -121,6 +123,7 @@ def test_a_context_of_the_past_has_no_mark_from_the_future(ada: UserProfile, ser
         assert (MARK in context(service, "s1", **asked)) is has_mark
 
 
+@pytest.mark.slow
 def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: Api) -> None:
     told(ada)
     say(ada, "s3", "2025-09-15", "I moved to Oslo on 1 September 2025.")
@@ -166,6 +169,7 @@ def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, servic
     assert found(service)[0] == BEFORE
 
 
+@pytest.mark.slow
 def test_a_mark_names_what_was_true_at_the_time(ada: UserProfile, service: Api) -> None:
     told(ada)
     say(ada, "s3", "2025-09-15", "I live in Oslo near the harbor.")
@@ -224,6 +228,7 @@ def test_a_plan_whose_day_has_passed_does_not_mark_its_turn(ada: UserProfile, se
     assert found(service, "appointment clinic")[0] == plan
 
 
+@pytest.mark.slow
 def test_marks_need_one_more_statement_and_only_if_a_fact_has_ended(
     ada: UserProfile, bo: UserProfile, service: Api
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_lag_requires_force(service: Api, ada: UserProfile) -> None:
     assert service.post("moments/build", user_id="ada", session_id="s1", lag=0).status_code == 400
 
 
+@pytest.mark.slow
 def test_the_list_is_newest_first_in_pages(service: Api, keys: list[str]) -> None:
     answer = service.get("moments", user_id="ada", limit=2, offset=2).json()
     assert [moment["key"] for moment in answer["moments"]] == keys[2:4]
@@ -86,6 +87,7 @@ def test_a_page_after_a_row_continues_the_list(
     assert service.get(things, user_id="bo", **after).status_code == 404
 
 
+@pytest.mark.slow
 def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     assert listed(service) == keys
     assert listed(service, session_id="s2") == keys[:2]
@@ -103,6 +105,7 @@ def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     assert keys[-1] not in listed(service, since="2026-03-02T08:30:00Z")
 
 
+@pytest.mark.slow
 def test_a_moment_has_all_fields(service: Api, keys: list[str]) -> None:
     moment = service.get(f"moments/{keys[1]}", user_id="ada").json()
     assert moment["source_session_id"] == "s2"
@@ -112,11 +115,13 @@ def test_a_moment_has_all_fields(service: Api, keys: list[str]) -> None:
     assert {"detail", "emotion_tags", "present_persons", "created_at"} <= set(moment)
 
 
+@pytest.mark.slow
 def test_a_turn_names_its_moment(service: Api, keys: list[str]) -> None:
     shown = service.get("sessions/s2/messages", user_id="ada", view="all").json()["messages"]
     assert {m["moment_key"] for m in shown if m["kind"] == "turn"} == set(keys[:2])
 
 
+@pytest.mark.slow
 def test_the_chain_is_read_backwards(service: Api, keys: list[str]) -> None:
     answer = service.get(f"moments/{keys[0]}/chain", user_id="ada", depth=3).json()
     assert ([m["key"] for m in answer["moments"]], answer["has_more"]) == (keys[1:4], True)
@@ -179,6 +184,7 @@ def test_jobs_are_listed_and_filtered(service: Api, keys: list[str]) -> None:
     assert service.get("jobs", user_id="ada", status="failed").json()["total"] == 0
 
 
+@pytest.mark.slow
 def test_only_failed_jobs_can_be_retried(service: Api, keys: list[str]) -> None:
     job = Job.objects.order_by("id")[0]
     answer = service.post(f"jobs/{job.job_id}/retry", user_id="ada")

@@ -240,6 +240,7 @@ class TestLearned:
             "ended",
         ]
 
+    @pytest.mark.slow
     def test_a_fact_that_ends_is_done_and_a_withdrawn_one_is_hidden(self, service: Api, own: MemoryStream) -> None:
         atom, wrong = self.learned(own), self.learned(own, "Ada wants to sail.", kind="goal")
         service.patch(f"facts/{atom.atom_id}", user_id="ada", state="ended")
@@ -446,6 +447,7 @@ def test_a_retraction_is_not_undone_while_a_newer_task_has_the_external_id(servi
     assert service.get(f"entities/{entity['entity_id']}", user_id="ada").json() == entity
 
 
+@pytest.mark.slow
 def test_the_undo_of_a_correction_keeps_later_changes_of_a_task(service: Api) -> None:
     entity = add(service, "Pay the rent")
     made = service.patch(f"facts/{entity}", user_id="ada", content="Pay the rent today")

@@ -301,6 +301,7 @@ class TestTtl:
 class TestPerson:
     """The items of a user are erased with the user, and restored by an import."""
 
+    @pytest.mark.slow
     def test_row_11_an_erasure_removes_the_items_of_a_user(self, service: Api) -> None:
         for whose in ("ada", "bo", None):
             put(service, user_id=whose)
@@ -773,6 +774,7 @@ class TestMeaning:
         work_off()
         assert ItemEmbedding.objects.count() == 2
 
+    @pytest.mark.slow
     def test_an_item_whose_transaction_outlasts_a_running_job_is_embedded(
         self, service: Api, embeddings_server: OpenAIServer, patient: None
     ) -> None:
@@ -798,6 +800,7 @@ class TestMeaning:
         work_off()
         assert ItemEmbedding.objects.count() == 1
 
+    @pytest.mark.slow
     def test_a_put_and_the_commit_of_vectors_do_not_deadlock(self, service: Api, patient: None) -> None:
         for key in ("c", "b", "a"):
             put_all(service, key, user_id="ada")

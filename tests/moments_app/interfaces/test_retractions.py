@@ -103,6 +103,7 @@ def test_a_session_with_a_retraction_can_be_deleted(service: Api, session: Sessi
 
 
 class TestCommand:
+    @pytest.mark.slow
     def test_the_command_previews_retracts_and_undoes(self, session: Session) -> None:
         said = printed("retract", "ada", "s1", "--sequences", "3,7-9", "--dry-run")
         assert said.startswith("Would retract 4 turns") and retracted() == []

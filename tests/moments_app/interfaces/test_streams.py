@@ -111,6 +111,7 @@ class TestShards:
         assert as_ada.post("streams", {"name": "n", "extraction_prompt": "p"}).status_code == 403
         assert not MemoryAtom.objects.exists()
 
+    @pytest.mark.slow
     def test_only_a_service_key_reads_prompts(self, service: Api, as_ada: Api, mine: MemoryStream) -> None:
         stream = shard("kilns", prompt=f"{SECRET} inversions.", consolidation_prompt=f"{SECRET} in one line.")
         for path in (f"streams/{stream.stream_id}", "streams"):

@@ -168,6 +168,7 @@ class TestHolding:
         assert {Job.objects.get(pk=job.pk).attempts for job in jobs[2:]} == {1}
         assert circuit().closed_by.startswith("job:")
 
+    @pytest.mark.slow
     def test_jobs_of_another_engine_continue(self, model_server: OpenAIServer, settings: Settings) -> None:
         opened(model_server)
         model_server.always(behave.answer_well)
@@ -206,6 +207,7 @@ class TestProbes:
         assert not builds().due().exists()
         assert timedelta(seconds=80) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=90)
 
+    @pytest.mark.slow
     def test_a_probe_that_calls_no_engine_is_followed_by_another(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         probe = send_probe()
@@ -274,6 +276,7 @@ class TestAnEndpoint:
         Circuit.objects.send_probes()
         return Job.objects.due().get()
 
+    @pytest.mark.slow
     def test_row_30_another_endpoint_has_its_own_probes(self, model_server: OpenAIServer) -> None:
         jobs = opened(model_server)
         for job in jobs:
@@ -311,6 +314,7 @@ class TestOnePersonsText:
         assert (bad.status, bad.attempts) == ("failed", 3)
         assert "status" in bad.error
 
+    @pytest.mark.slow
     def test_row_30_two_failures_of_one_person_in_a_row_hold_no_jobs_of_others(
         self, model_server: OpenAIServer
     ) -> None:
@@ -371,11 +375,13 @@ class TestIsolation:
             assert not Circuit.objects.open().exists()
             assert ran(asked(f"{name} and a friend")).status == "completed"
 
+    @pytest.mark.slow
     def test_row_50_an_answer_for_the_person_ends_the_isolation(self, model_server: OpenAIServer, bad: Job) -> None:
         assert circuit().isolated == [bad.subject]
         assert ran(asked("ada", session_id="s2")).status == "completed"
         assert circuit().isolated == []
 
+    @pytest.mark.slow
     def test_row_50_an_outage_also_holds_the_jobs_of_an_isolated_person(
         self, model_server: OpenAIServer, bad: Job
     ) -> None:
@@ -386,6 +392,7 @@ class TestIsolation:
         for name in ("ada", "bo"):
             assert ran(asked(name, session_id="s2")).is_held
 
+    @pytest.mark.slow
     def test_row_50_an_outage_isolates_no_one(self, model_server: OpenAIServer) -> None:
         opened(model_server, "cy")
         ran(send_probe())
@@ -397,6 +404,7 @@ class TestIsolation:
             ran(job)
         assert circuit().is_open, "their failures open it again"
 
+    @pytest.mark.slow
     def test_row_50_an_outage_with_calls_for_one_person_isolates_no_one(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
@@ -430,6 +438,7 @@ class TestIsolation:
         Job.objects.filter(session__session_id="s2").delete()
         assert circuit().is_probe_due, "for a job that waits already"
 
+    @pytest.mark.slow
     def test_row_50_the_first_probe_after_failures_of_two_people_is_sent_within_seconds(
         self, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

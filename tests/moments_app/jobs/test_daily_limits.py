@@ -135,6 +135,7 @@ def test_model_calls_of_jobs_count_for_the_key_that_caused_them(
     assert ran(second).status == "completed"
 
 
+@pytest.mark.slow
 def test_only_jobs_of_the_limited_application_wait(ada: UserProfile, bo: UserProfile, cleo: UserProfile) -> None:
     limit(ada.application, model_calls=1)
     first, *rest = [asked(user) for user in (ada, bo, UserProfile.objects.ensure("dora", DEFAULT))]

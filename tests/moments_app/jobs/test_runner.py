@@ -261,6 +261,7 @@ class TestTheBudgetOfADay:
         ran(asked(talk(ada, 50)))
         assert EngineCall.objects.get().cost_usd is None
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("cap", [{"max_calls_per_day": 1}, {"max_usd_per_day": 0.00007}])
     def test_jobs_wait_until_tomorrow_when_the_budget_is_spent(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, cap: dict[str, float]

@@ -359,6 +359,7 @@ def test_row_47_a_schedule_behind_a_running_job_is_late_only_with_a_dedicated_wo
     assert judge().state == "degraded"  # no work is left to wait for
 
 
+@pytest.mark.slow
 def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_worker, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(jobs_worker, "IDLE", 0.1)
@@ -376,6 +377,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         signal.signal(number, handler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exits_when_idle", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
 )
@@ -389,6 +391,7 @@ def test_the_last_worker_has_others_started_during_a_long_job(
     assert len(woken) == wakes
 
 
+@pytest.mark.slow
 def test_the_last_worker_keeps_others_awake_until_its_job_is_aborted(
     woken: list[float], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:

@@ -123,6 +123,7 @@ class TestWhich:
         loaded = load_session_messages(session, 200)
         assert [m.sequence for m in loaded.messages] == [174, *range(175, 250)]
 
+    @pytest.mark.slow
     def test_built_at_50_turns_then_at_100(self, ada: UserProfile) -> None:
         session = talk(ada, 50)
         assert build(session).result["last_sequence"] == 34

@@ -56,6 +56,7 @@ def test_one_call_reads_turns_for_statements_and_moments(ada: UserProfile, model
     assert_chain_is_whole(ada)
 
 
+@pytest.mark.slow
 def test_a_draft_that_crosses_the_lag_is_split(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     job = form(session)
@@ -75,6 +76,7 @@ def test_a_draft_that_crosses_the_lag_is_split(ada: UserProfile, model_server: O
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
 
+@pytest.mark.slow
 def test_a_build_sends_only_turns_that_no_formation_has_read(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 20)
     form(session)
@@ -104,6 +106,7 @@ def text_of(session: Session, *, before: int) -> list[str]:
     return list(said.values_list("content", flat=True))
 
 
+@pytest.mark.slow
 def test_a_build_sends_turns_of_a_gap_before_a_draft(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = with_a_gap(ada)
     assert drafts() == [(20, 39)]
@@ -124,6 +127,7 @@ def test_a_digest_sends_turns_of_a_gap_before_a_draft(ada: UserProfile, model_se
     assert read(model_server) == text_of(session, before=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_undone", [False, True])
 def test_a_draft_is_not_stored_if_a_correction_preceded_it(
     ada: UserProfile, model_server: OpenAIServer, is_undone: bool
@@ -150,6 +154,7 @@ def test_a_draft_is_not_stored_if_a_correction_preceded_it(
     assert drafts() == [(20, 39)]
 
 
+@pytest.mark.slow
 def test_a_settling_publishes_drafts_and_sends_the_remaining_turns(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
@@ -296,6 +301,7 @@ def test_row_10_undoing_a_retraction_removes_a_moment_that_was_drafted_without_t
     assert not Moment.objects.exists()
 
 
+@pytest.mark.slow
 def test_row_9_drafts_are_visible_only_to_their_person(
     ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:

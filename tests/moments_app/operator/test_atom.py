@@ -120,6 +120,7 @@ class TestWriting:
 class TestChanging:
     """Evicting, restoring and moving items."""
 
+    @pytest.mark.slow
     def test_evicting_and_restoring_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         shown = root.post(url(atom, "evict"), follow=True).content.decode()
@@ -200,6 +201,7 @@ class TestProvenance:
         atom = note(own, "Felt wears out.", "fact", source_message_ids=[1, 2, 3])
         assert "3 of this item's 3 source turns are no longer in the transcript." in page(root, change_url(atom))
 
+    @pytest.mark.slow
     def test_an_absorbed_item_links_to_its_line_which_can_be_evicted(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         job = fold(own)

@@ -37,6 +37,7 @@ def url(verb: str, circuit: Circuit) -> str:
     return reverse(f"admin:moments_app_circuit_{verb}", args=[circuit.pk])
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_engine_the_reason_and_what_waits(root: Client, circuit: Circuit) -> None:
     shown = page(root, list_url(Circuit))
     for told in ("openai:gpt", "text", "open", "did not answer within 60 s.", f"circuit__id__exact={circuit.pk}"):

@@ -43,6 +43,7 @@ class TestContextPreview:
         assert "the policy and the query need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 
+    @pytest.mark.slow
     def test_retrieved_lines_link_to_their_session_and_fact(self, built: Session, root: Client) -> None:
         other = append(built.user, "a/b", [NewMessage("user", "The harpsichord came from Lyon.")]).session
         stream = MemoryStream.objects.create(stream_type="user", agent_id="other", user=built.user)

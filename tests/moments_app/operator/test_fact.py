@@ -89,6 +89,7 @@ def test_an_invalid_order_changes_nothing(root: Client, ada: UserProfile, given:
     assert not Correction.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_rejected_correction_is_explained_in_the_words_of_the_page(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     url, fact = replacement_request(MAYA), MemoryAtom.objects.get(content=MAYA)

@@ -122,6 +122,7 @@ def test_one_outage_is_one_card_that_counts_each_job_once(root: Client, bo: User
     assert not Job.objects.filter(status="failed").exists()  # of all processes
 
 
+@pytest.mark.slow
 def test_the_card_stays_until_the_work_is_done(root: Client) -> None:
     failure = fail("ada", "bo")
     assert press(root, failure, "retry") == 302
@@ -190,6 +191,7 @@ def test_row_50_a_button_of_a_persons_incident_runs_only_their_jobs(
     }
 
 
+@pytest.mark.slow
 def test_row_50_muting_a_persons_incident_mutes_only_that_one(root: Client, shared: FailureGroup) -> None:
     assert press(root, shared, "mute", "ada") == 302
     assert page(root, INDEX).count("rem-incident-muted") == 1
@@ -202,6 +204,7 @@ def test_a_button_of_an_ended_incident_changes_nothing(root: Client, shared: Fai
     assert Job.objects.filter(status="failed").count() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rights", [("view_failuregroup", "change_job"), ("view_", "change_job")])
 def test_without_rights_for_circuits_buttons_only_retry_jobs(settings: Settings, rights: tuple[str, ...]) -> None:
     settings.EMBEDDING = settings.EMBEDDING.model_copy(

@@ -43,6 +43,7 @@ def history(job: Job) -> list[str]:
 class TestList:
     """Searching for jobs."""
 
+    @pytest.mark.slow
     def test_only_failed_jobs_are_retried(self, root: Client, failed: Job, bo: UserProfile) -> None:
         completed = build(talk(bo, 60))
         data = {"action": "retry", "_selected_action": [failed.pk, completed.pk]}
@@ -212,6 +213,7 @@ class TestEngineCalls:
         assert found(purpose="p", engine="openai:m") == set(calls)
         assert change_url(failed) in page(root, change_url(calls["timeout"]))
 
+    @pytest.mark.slow
     def test_the_list_of_calls_takes_a_constant_number_of_queries(
         self, root: Client, failed: Job, ada: UserProfile
     ) -> None:

@@ -201,6 +201,7 @@ class TestOnesOwn:
         assert eve.post(add, {"content": "Theirs.", "after": "1"}).status_code == 403
         assert prompt.versions.count() == 1
 
+    @pytest.mark.slow
     def test_row_35_a_held_job_names_its_circuit_but_the_circuit_with_others_people_is_forbidden(
         self, eve: Client, own: Session, ada: UserProfile
     ) -> None:
@@ -215,6 +216,7 @@ class TestOnesOwn:
             url = reverse(f"admin:moments_app_circuit_{route}", args=[circuit.pk])
             assert eve.post(url).status_code == 403
 
+    @pytest.mark.slow
     def test_they_manage_their_own_password_and_second_factor(self, eve: Client) -> None:
         assert eve.get(reverse("admin:password_change")).status_code == 200
         own = reverse("admin:auth_user_second_factor")

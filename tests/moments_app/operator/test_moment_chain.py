@@ -60,6 +60,7 @@ class TestChain:
             back = rows_of(page(root, chain_url(ada), after=back[0])) + back
         assert back == newest_first
 
+    @pytest.mark.slow
     def test_moments_of_one_instant_are_in_the_order_of_their_turns(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 40)
         Moment.objects.update(ends_at=moments[0].ends_at)
@@ -109,6 +110,7 @@ class TestChain:
         assert "<html" not in shown
         assert 'id="turn-2"' in shown and 'id="turn-4"' not in shown and change_url(moment) in shown
 
+    @pytest.mark.slow
     def test_an_open_moment_lists_the_later_moments_that_link_to_it(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 12)  # each links to the three before it
         day = f"{moments[9].ends_at:%Y-%m-%d}"

@@ -67,6 +67,7 @@ def facts_of(user: UserProfile, count: int, *, at: datetime = START) -> list[Mem
 class TestWho:
     """Current and past facts."""
 
+    @pytest.mark.slow
     def test_the_profile_is_escaped(self, root: Client, ada: UserProfile) -> None:
         written(ada, summary=f"Fires pots. {PLANTED}", interests=[f"rowing {PLANTED}"], preferred_topics=["glaze"])
         shown = page(root, change_url(ada))
@@ -166,6 +167,7 @@ class TestWho:
 
 
 class TestDays:
+    @pytest.mark.slow
     def test_pages_show_every_event_once_even_at_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
         at = START + timedelta(days=1)
         facts_of(ada, 150, at=at)

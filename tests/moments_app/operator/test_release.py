@@ -138,6 +138,7 @@ def test_several_releases_are_revoked_from_the_list(root: Client, learned: Memor
     assert not Release.objects.in_effect().exists()
 
 
+@pytest.mark.slow
 def test_row_18_a_viewer_cannot_decide_on_releases(learned: MemoryAtom) -> None:
     made = release(learned, "Numbers need units.", actor="operator:eve")
     assert made.atom

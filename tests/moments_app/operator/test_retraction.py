@@ -81,6 +81,7 @@ def test_the_page_shows_that_all_turns_are_retracted(session: Session) -> None:
     assert re.search(r">\s*all\s*<", shown)
 
 
+@pytest.mark.slow
 def test_a_reason_is_required(session: Session) -> None:
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
     shown = operator().post(url, {"sequences": "3", "reason": " "}).content.decode()
@@ -101,6 +102,7 @@ def test_errors_of_the_form_say_what_is_wrong(session: Session, sequences: str) 
     assert retracted() == []
 
 
+@pytest.mark.slow
 def test_row_18_a_viewer_cannot_retract_or_undo(service: Api, session: Session) -> None:
     service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x")
     viewer = operator("view_")

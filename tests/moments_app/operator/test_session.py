@@ -32,6 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class TestSession:
     """The transcript."""
 
+    @pytest.mark.slow
     def test_the_newest_turns_the_boundary_and_the_live_window_are_shown(self, built: Session, root: Client) -> None:
         shown = page(root, change_url(built))
         assert "Turn 119 is about" in shown
@@ -86,6 +87,7 @@ class TestSession:
         strict.cookies = client.cookies
         assert strict.post(reverse("admin:sessions_app_session_build", args=[built.pk])).status_code == 403
 
+    @pytest.mark.slow
     def test_a_session_is_found_by_a_prefix_of_its_id_or_its_persons(self, root: Client, ada: UserProfile) -> None:
         talk(ada, 2, session_id="alpha")
         talk(ada, 2, session_id="beta")

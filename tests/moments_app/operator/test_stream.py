@@ -129,6 +129,7 @@ class TestPage:
         assert "3 waiting, 1 of them new (the text is updated after 10 new ones)" in shown
         assert "The text is updated automatically after 9 more observations." in shown
 
+    @pytest.mark.slow
     def test_a_requested_consolidation_is_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()
         job = Job.objects.get(process="consolidate")
@@ -152,6 +153,7 @@ class TestPage:
         assert own.consolidated_content == "By hand." and own.atoms.active().count() == 2
         assert "There is no merge to undo." in root.post(url(own, "undo"), follow=True).content.decode()
 
+    @pytest.mark.slow
     def test_editing_a_setting_keeps_a_text_consolidated_meanwhile(self, root: Client, own: MemoryStream) -> None:
         answer = root.get(change_url(own))
         fields = {name: value for name, value in answer.context["adminform"].form.initial.items() if value is not None}

@@ -73,6 +73,7 @@ class TestSummary:
         many = [queries_of(root, url) for url in (versions_url(session), list_url(Summary), change_url(versions[0]))]
         assert many == few and max(many) <= MAX_QUERIES
 
+    @pytest.mark.slow
     def test_the_base_job_and_prompt_of_a_version_take_no_extra_queries(self, root: Client, session: Session) -> None:
         first, second = roll(session, 2)
         prompt = PromptResource.objects.version_in_force(ROLLING_SUMMARY_URI, DEFAULT)

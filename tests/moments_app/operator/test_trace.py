@@ -93,6 +93,7 @@ def test_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api, ad
         assert sum(sizes) + sum(tokens(when, re.findall(r"Markup around the layers: (.*?)</p>", shown))) == whole
 
 
+@pytest.mark.slow
 def test_the_memory_of_another_day_can_be_compared_and_links_keep_the_day(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_context_of_another_session_or_no_session_is_rejected(service: Api, ad
     assert Message.objects.count() == 4
 
 
+@pytest.mark.slow
 def test_without_a_named_context_the_latest_earlier_one_is_shown(root: Client, service: Api, ada: UserProfile) -> None:
     session = talk(ada, 4)
     asked(service, context_id=None)
@@ -243,6 +245,7 @@ class TestAskingAgain:
             settings.CHAT = ChatSettings(upstream_base_url=server.base_url)
             yield server
 
+    @pytest.mark.slow
     def test_the_remaining_lines_are_sent_and_both_answers_are_compared(
         self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer
     ) -> None:

@@ -249,6 +249,7 @@ class TestShards:
         assert [f"Bo {n}." in kilns.consolidated_content for n in ("one", "two", "three", "four")] == [True] * 4
         assert traced("ada one") == []
 
+    @pytest.mark.slow
     def test_row_11_edits_of_a_text_with_an_item_of_the_erased_person_are_deleted(self, kilns: MemoryStream) -> None:
         rewrite(kilns, f"{kilns.consolidated_content}\nOf Ada, by hand.")
         erase_user("ada", application=DEFAULT, actor="test")
@@ -313,6 +314,7 @@ def traced(text: str) -> list[str]:
 class TestMeanwhile:
     """Concurrent work of any kind."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("process", [BuildMoments.name, FormMemories.name])
     def test_row_11_a_job_that_waits_for_its_engine_stores_nothing(
         self, ada: UserProfile, model_server: OpenAIServer, process: str
@@ -411,6 +413,7 @@ def recover_one() -> None:
 class TestAsking:
     """The interfaces for erasing a person."""
 
+    @pytest.mark.slow
     def test_the_api_returns_the_numbers_of_erased_rows(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
         answer = service.delete("users/ada")
@@ -422,6 +425,7 @@ class TestAsking:
         assert (event.user_pk, event.actor[:4]) == (None, "key:")
         assert service.delete("users/ada").status_code == 404
 
+    @pytest.mark.slow
     def test_events_stay_without_names(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
         talk(ada, 3)
         as_ada.delete("sessions/s1")
@@ -433,6 +437,7 @@ class TestAsking:
         ]
         assert as_ada.get("users/ada").status_code == 401
 
+    @pytest.mark.slow
     def test_row_9_a_user_key_can_erase_only_its_person(self, as_ada: Api, bo: UserProfile) -> None:
         foreign, unknown = as_ada.delete("users/bo"), as_ada.delete("users/nobody")
         assert (foreign.status_code, foreign.content) == (404, unknown.content)
@@ -456,6 +461,7 @@ class TestAsking:
             call_command("erase_user", "ada", "--yes", stdout=StringIO())
         assert Message.objects.count() == 3
 
+    @pytest.mark.slow
     def test_the_command_counts_asks_and_erases(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
         MemoryStream.objects.ensure_for(talk(ada, 3))
         note(MemoryStream.objects.filter(user=ada)[0], "Has a kiln.")

@@ -236,6 +236,7 @@ def test_an_import_under_another_name_leaves_the_first_person_unchanged(lived: N
     assert eve["atoms.jsonl"].count("\n") == before["atoms.jsonl"].count("\n")
 
 
+@pytest.mark.slow
 def test_a_pinned_text_of_an_earlier_release_becomes_a_statement(ada: UserProfile, tmp_path: Path) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Be brief.")  # and no statement has the text
@@ -247,6 +248,7 @@ def test_a_pinned_text_of_an_earlier_release_becomes_a_statement(ada: UserProfil
         assert (atom.content, atom.is_pinned, atom.stream.pinned_content) == ("Be brief.", True, "Be brief.")
 
 
+@pytest.mark.slow
 def test_a_profile_of_an_earlier_release_becomes_statements(ada: UserProfile, tmp_path: Path) -> None:
     talk(ada, 3)
     path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
@@ -291,6 +293,7 @@ def test_a_profile_of_an_earlier_release_becomes_statements(ada: UserProfile, tm
         }
 
 
+@pytest.mark.slow
 def test_texts_of_an_earlier_release_become_lines(ada: UserProfile, tmp_path: Path) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     anvil, bellows = (note(stream, f"Owns {thing}.", state="absorbed") for thing in ("an anvil", "a bellows"))
@@ -316,6 +319,7 @@ def test_texts_of_an_earlier_release_become_lines(ada: UserProfile, tmp_path: Pa
         assert told == [("Owns two things.", "model", [part.pk for part in parts]), ("By hand.", "", [])]
 
 
+@pytest.mark.slow
 def test_entities_of_an_earlier_release_become_statements(ada: UserProfile, tmp_path: Path) -> None:
     talk(ada, 3)
     path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"

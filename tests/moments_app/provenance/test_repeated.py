@@ -243,6 +243,7 @@ def test_an_undo_skips_a_deleted_answer(service: Api, ada: UserProfile, gone: st
     assert refused.status_code == 400 and gone in refused.content.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("answered")
 def test_an_archived_answer_is_reported_and_stays(service: Api, ada: UserProfile) -> None:
     Message.objects.turns().filter(session__session_id="asked").archive()
@@ -298,6 +299,7 @@ def formed_of(session: Session) -> dict[str, Any]:
     return {"source_session": session, "source_message_ids": turns}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undoes", [False, True], ids=["order", "undo"])
 def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, undoes: bool) -> None:
     first, second = shard("bees", "default"), shard("wax", "default")
@@ -321,6 +323,7 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
     assert Release.objects.in_effect().exists() == Retraction.objects.filter(undone_at__isnull=False).exists() == undoes
 
 
+@pytest.mark.slow
 @with_both_engines
 @pytest.mark.usefixtures("answered")
 def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:

@@ -625,6 +625,7 @@ class TestArchived:
         assert (summary.start_sequence, summary.end_sequence) == (0, 23)
         assert "hazelnuts" in str(summary.facts)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("window")
     def test_the_last_attempt_of_a_summary_skips_unreadable_turns(
         self, session: Session, archive_folder: Path, settings: Settings
@@ -717,6 +718,7 @@ class TestInterests:
         assert {"pottery", "rowing", "chess"} <= set(ada.interests)
         assert "knitting" not in {*ada.interests, *ada.preferred_topics}
 
+    @pytest.mark.slow
     def test_row_10_an_interest_is_removed_even_if_its_moment_was_deleted(
         self, session: Session, ada: UserProfile
     ) -> None:
@@ -750,6 +752,7 @@ class TestRefused:
         build(session, lag=0)
         return session
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("sequences", "told"), [([], "at least one"), ([3, 99], "no turn 99"), ([4, 5], "turn 5 is already retracted")]
     )
@@ -780,6 +783,7 @@ class TestRefused:
         with pytest.raises(CannotRetract, match="already undone"):
             undo_retraction(first, requested_by="test")
 
+    @pytest.mark.slow
     def test_a_retraction_of_a_deleted_session_or_turns_cannot_be_undone(self, planted: Session) -> None:
         retraction = retract(planted, [5], reason="planted", requested_by="test")
         planted.messages.filter(sequence=5).delete()

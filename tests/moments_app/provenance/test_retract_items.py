@@ -80,6 +80,7 @@ def test_other_statements_stay_and_are_consolidated_again(stream: MemoryStream, 
     assert later.state == MemoryAtom.State.ABSORBED
 
 
+@pytest.mark.slow
 def test_undoing_restores_everything(stream: MemoryStream, ada: UserProfile) -> None:
     atom = write(stream)
     text = text_of(stream)
@@ -114,6 +115,7 @@ def test_a_concurrent_consolidation_does_not_restore_it(stream: MemoryStream, ad
     assert "xyzzyplugh" not in text_of(stream)
 
 
+@pytest.mark.slow
 def test_row_10_a_concurrent_consolidation_does_not_restore_a_retracted_item(
     stream: MemoryStream, ada: UserProfile
 ) -> None:
@@ -226,6 +228,7 @@ class TestEntities:
                 retract_items(ada, named, reason="x", requested_by="test")
         assert Entity.objects.get() == bos
 
+    @pytest.mark.slow
     def test_over_rest_entities_name_their_writer_and_are_retracted_by_it(self, service: Api, ada: UserProfile) -> None:
         made = service.post("entities", user_id="ada", kind="task", title=PLANTED).json()
         writer = ApiKey.objects.get(name="service").actor
@@ -260,6 +263,7 @@ class TestShards:
         bees = MemoryStream.objects.filter(name="bees").first() or shard("bees", "default")
         return note(bees, content, written_by=writer)
 
+    @pytest.mark.slow
     def test_row_10_a_shared_item_is_withdrawn_with_derived_texts_and_restored(self, ada: UserProfile) -> None:
         own = self.written("Bees like linden.", "key:own")
         bees = own.stream
@@ -287,6 +291,7 @@ class TestShards:
             with pytest.raises(CannotRetract, match="written"):
                 retract_items(bees, ItemSelection([atom.atom_id]), reason="x", requested_by="test")
 
+    @pytest.mark.slow
     def test_an_admin_key_of_its_application_retracts_a_shards_item_over_rest(self, service: Api, as_ada: Api) -> None:
         atom = self.written()
         path = f"streams/{atom.stream.stream_id}/retractions"
@@ -440,6 +445,7 @@ class TestCommand:
             printed("retract", *args)
 
 
+@pytest.mark.slow
 def test_an_undo_makes_items_of_a_missing_line_wait(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, "Ada owns one anvil.")
     write(stream)

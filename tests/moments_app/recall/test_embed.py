@@ -363,6 +363,7 @@ class TestFailure:
         write(input.model, [(input.texts[0], "answered with status 400.")])
         assert vectors() == 1
 
+    @pytest.mark.slow
     def test_the_command_shows_rejected_texts_with_the_endpoints_words_and_sends_them_again(
         self, embeddings_server: OpenAIServer, ada: UserProfile, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -558,6 +559,7 @@ class TestSecondModel:
         work_off()
         assert TurnEmbedding.objects.filter(model=wider).count() == 28
 
+    @pytest.mark.slow
     def test_an_interrupted_command_keeps_its_vectors_and_continues(
         self, embeddings_server: OpenAIServer, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:

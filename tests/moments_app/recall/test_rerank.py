@@ -131,6 +131,7 @@ def test_results_keep_their_order_after_an_invalid_answer(
     assert failed == found(service) != []
 
 
+@pytest.mark.slow
 def test_a_slow_reranker_gets_no_connection_and_a_timeout(
     service: Api, person: UserProfile, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -644,6 +644,7 @@ class TestByMeaning:
     def ask(self, api: Api, query: str, **asked: Any) -> Any:
         return api.post("memory/search", user_id="ada", query=query, **asked).json()
 
+    @pytest.mark.slow
     def test_both_searches_return_results_with_ranks(self, service: Api) -> None:
         atoms = service.get(f"streams/{MemoryStream.objects.get(user__user_id='ada').stream_id}/atoms", user_id="ada")
         assert [atom["rag_indexed"] for atom in atoms.json()["atoms"]] == [True]
@@ -795,6 +796,7 @@ class TestByMeaning:
             owners = set(KINDS[kind].objects.values_list("user_id", flat=True))
         assert owners - {None} == {ada.pk}
 
+    @pytest.mark.slow
     def test_vectors_of_different_models_are_not_compared(self, service: Api) -> None:
         call_command("embed", model="wider", dimensions=96, activate=True)
         answer = self.ask(service, "harpsichord", mode="semantic")

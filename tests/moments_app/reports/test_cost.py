@@ -91,6 +91,7 @@ def test_the_slowest_and_stuck_summaries_are_listed(ada: UserProfile) -> None:
     assert "9.00 s, s1" in shown and change_url(slow) in shown and f"{list_url(Summary)}?status=stuck" in shown
 
 
+@pytest.mark.slow
 def test_each_figure_links_to_its_rows(ada: UserProfile) -> None:
     call(ada)
     root = operator()

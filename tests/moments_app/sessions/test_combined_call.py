@@ -242,6 +242,7 @@ def test_row_3_an_invalid_part_of_a_later_session_does_not_affect_others(
     all_are_there(sessions)
 
 
+@pytest.mark.slow
 def test_a_statement_ends_one_of_an_earlier_session_of_the_same_call(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
@@ -275,6 +276,7 @@ def test_a_statement_ends_one_of_an_earlier_session_of_the_same_call(
     assert [one["dropped"].get("ends what is not listed", 0) for one in results] == [0, 0, 2, 1]
 
 
+@pytest.mark.slow
 def test_names_from_another_session_of_the_call_count_as_mentioned(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:

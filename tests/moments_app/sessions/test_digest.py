@@ -181,6 +181,7 @@ class TestLessons:
         digest(talk(ada, 10))
         assert lessons() == [("", "Say the unit."), ("default", "Say the unit.")]
 
+    @pytest.mark.slow
     def test_lessons_come_first_in_the_agent_layer_of_every_context(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -209,6 +210,7 @@ class TestLessons:
         assert "Remember: Lesson h." in stream.consolidated_content
         assert not stream.atoms.waiting().exists()
 
+    @pytest.mark.slow
     def test_formations_do_not_extract_lessons(
         self, ada: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:

@@ -151,6 +151,7 @@ class TestAQuietSession:
         assert (session.status, session.built_to, session.formed_to) == ("cleared", 99, 99)
         assert session.messages.partitions().count() == 1
 
+    @pytest.mark.slow
     def test_the_checkpoint_has_new_moments_and_the_last_round_without_another_call(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -174,6 +175,7 @@ class TestAQuietSession:
         assert told["lessons"] == ["Ask for the kiln's model first."]
         assert session.live_from_sequence == 60
 
+    @pytest.mark.slow
     def test_the_checkpoint_has_open_entities_of_earlier_formations(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

@@ -288,6 +288,7 @@ def test_a_failing_session_does_not_block_the_others(ada: UserProfile) -> None:
     assert "IntegrityError" in waiting.error
 
 
+@pytest.mark.slow
 def test_row_9_only_sessions_of_one_person_are_settled_together(ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         talk(user, 4, session_id="s1")

@@ -135,6 +135,7 @@ def test_an_undo_keeps_later_edits(stream: MemoryStream) -> None:
     assert stream.consolidated_content == "edited" and len(waiting(stream)) == 5
 
 
+@pytest.mark.slow
 def test_an_undo_restores_rewritten_lines(stream: MemoryStream, model_server: OpenAIServer) -> None:
     fold(stream)
     before = state(stream)

@@ -191,6 +191,7 @@ class TestItems:
         assert contents() == ["The first sentence is short."]
         assert cut_words("one two three", 2) == "one two"
 
+    @pytest.mark.slow
     def test_all_items_are_kept_in_any_number(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         many = [item(f"Fact {letter}{other} of the many.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
         model_server.queue(answer({"stream": "session", "statements": many}, {"stream": "user", "statements": many}))
@@ -261,6 +262,7 @@ class TestItems:
 class TestFailure:
     """An engine that fails loses nothing."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null")])
     def test_row_3_a_failed_formation_changes_only_the_job(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
@@ -365,6 +367,7 @@ class TestOwnModels:
         assert form(talk(ada, 6)).result["dropped"] == {"unknown stream": 1}
         assert not MemoryAtom.objects.exists()
 
+    @pytest.mark.slow
     def test_its_failure_changes_nothing_and_holds_only_the_job(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

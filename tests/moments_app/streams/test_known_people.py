@@ -296,6 +296,7 @@ class TestSearch:
         assert {one["kind"] for one in answer.json()["results"]} <= {"fact"}
         return {one["content"] for one in answer.json()["results"]}
 
+    @pytest.mark.slow
     def test_row_9_people_known_to_another_user_are_not_searched(self, service: Api) -> None:
         assert self.search(service, "anna", "bo") == {"User: My sister Anna is a potter in Bergen."}
         assert self.search(service, "anna-2", "bo") == set()
@@ -307,12 +308,14 @@ class TestSearch:
         of_user = self.search(service, "user")
         assert "User: I live in Bergen with two cats." in of_user and not any("Kilns" in text for text in of_user)
 
+    @pytest.mark.slow
     def test_facts_are_found_among_many_better_matches(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         for number in range(120):
             note(stream, f"Who is in Bergen? Bergen {number}.", "fact")
         assert self.search(service, "anna", match_count=5) == {"User: My sister Anna is a nurse in Bergen."}
 
+    @pytest.mark.slow
     def test_the_filter_applies_to_the_past_and_to_text_mode(self, service: Api) -> None:
         assert self.search(service, "anna", as_of="2025-01-10") == {"User: My sister Anna is a nurse in Bergen."}
         assert self.search(service, "anna", as_of="2025-01-09") == set()
@@ -355,6 +358,7 @@ class TestNames:
             assert with_names(query * 20, "ada", application=DEFAULT).startswith(expected)
         assert len(queries) <= 8
 
+    @pytest.mark.slow
     def test_a_question_without_the_name_finds_statements_with_the_name(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s3", "2025-02-10", "Idris starts at the college on Monday.")
         asked = {"user_id": "ada", "query": "When does my husband start?", "mode": "text"}
@@ -388,6 +392,7 @@ class TestView:
         [hanna] = people(service)
         assert (hanna["key"], hanna["name"], hanna["aliases"]) == ("anna", "Hanna", [])
 
+    @pytest.mark.slow
     def test_withdrawn_and_ended_relations_are_not_listed(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My dentist Dr. Weiss is kind. My sister Anna is a nurse.")
         facts = {one["about"]: one["fact_id"] for one in service.get("facts", user_id="ada").json()["facts"]}

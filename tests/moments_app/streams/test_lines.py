@@ -135,6 +135,7 @@ class TestALimitThatHoldsAFewLines:
         assert waiting(full) == {f"Owns one {thing}." for thing in THINGS[:16]}
         assert_nothing_is_lost(full, service)
 
+    @pytest.mark.slow
     def test_row_31_omitted_observations_trigger_no_consolidation_but_are_in_the_next_one(
         self, full: MemoryStream
     ) -> None:
@@ -244,6 +245,7 @@ class TestAModelThatLosesThings:
         assert len(in_text(known)) == 20
         assert_nothing_is_lost(known, service)
 
+    @pytest.mark.slow
     def test_the_model_gets_labels_of_lines_and_observations_and_returns_them(
         self, known: MemoryStream, model_server: OpenAIServer
     ) -> None:
@@ -270,6 +272,7 @@ class TestByHand:
     def write(self, stream: MemoryStream, text: str) -> None:
         rewrite(stream, text)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     def test_row_31_lines_written_by_people_stay_word_for_word(
         self, known: MemoryStream, request: pytest.FixtureRequest, engine: str
@@ -344,6 +347,7 @@ class TestStatements:
         [told] = service.get(path, user_id="ada", state="line").json()["atoms"]
         assert told["atom_id"] == str(line.atom_id)
 
+    @pytest.mark.slow
     def test_correcting_a_line_changes_the_text(self, known: MemoryStream, service: Api) -> None:
         [line] = known.atoms.lines()
         made = service.patch(f"facts/{line.atom_id}", user_id="ada", content="Owns drei Sachen.").json()
@@ -354,6 +358,7 @@ class TestStatements:
         known.refresh_from_db()
         assert known.consolidated_content == "Owns zwei Sachen."
 
+    @pytest.mark.slow
     def test_a_corrected_line_keeps_the_items_of_the_original(self, known: MemoryStream, service: Api) -> None:
         [line] = known.atoms.lines()
         service.patch(f"facts/{line.atom_id}", user_id="ada", content="Owns drei Sachen.")
@@ -365,6 +370,7 @@ class TestStatements:
         known.refresh_from_db()
         assert known.consolidated_content == "" and len(waiting(known)) == 2
 
+    @pytest.mark.slow
     def test_row_10_text_written_into_a_stream_is_retracted_with_derived_lines(
         self, known: MemoryStream, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -385,6 +391,7 @@ class TestStatements:
         columns = ("pk", "content", "state", "merged_into", "position", "consolidated_at")
         return list(stream.atoms.order_by("pk").values_list(*columns))
 
+    @pytest.mark.slow
     def test_a_line_leaves_the_text_if_one_of_its_items_ends(self, known: MemoryStream, service: Api) -> None:
         anvil = known.atoms.get(content="Owns one anvil.")
         made = service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended").json()
@@ -471,6 +478,7 @@ class TestGoingBack:
         undo_retraction(retraction, requested_by="test")
         assert in_text(stream) == absorbed(stream) == {"Owns one anvil.", "Owns one bellows.", "Owns one chisel."}
 
+    @pytest.mark.slow
     def test_row_10_a_line_that_uses_an_observation_without_naming_it_is_withdrawn_with_it(
         self, stream: MemoryStream, session: Session, model_server: OpenAIServer
     ) -> None:
@@ -520,6 +528,7 @@ class TestGoingBackToWhatChangedSince:
         assert stream.consolidated_content == "Owns drei Sachen."
         return stream
 
+    @pytest.mark.slow
     def test_a_line_is_not_restored_if_one_of_its_items_ended(self, merged: MemoryStream, service: Api) -> None:
         anvil = merged.atoms.get(content="Owns one anvil.")
         service.patch(f"facts/{anvil.atom_id}", user_id="ada", state="ended")
@@ -528,6 +537,7 @@ class TestGoingBackToWhatChangedSince:
         assert merged.consolidated_content == ""
         assert waiting(merged) == {"Owns one bellows.", "Owns one chisel."}
 
+    @pytest.mark.slow
     def test_an_item_that_was_pinned_is_not_absorbed_again(self, merged: MemoryStream) -> None:
         rewrite(merged, "")
         anvil = merged.atoms.filter(content="Owns one anvil.")
@@ -535,6 +545,7 @@ class TestGoingBackToWhatChangedSince:
         undo(merged, requested_by="test")
         assert anvil.get().state == "active" and "Owns one bellows." in absorbed(merged)
 
+    @pytest.mark.slow
     def test_a_line_that_was_written_again_is_not_duplicated(self, merged: MemoryStream) -> None:
         rewrite(merged, "owns ZWEI sachen")
         undo(merged, requested_by="test")

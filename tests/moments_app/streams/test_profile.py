@@ -99,6 +99,7 @@ def everywhere(service: Api) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_an_ended_fact_is_nowhere_current(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo and I love kilns. I work as a nurse at Haukeland Hospital.")
     assert all("Oslo" in text and "Haukeland" in text for text in everywhere(service).values())
@@ -163,6 +164,7 @@ def test_rewinding_a_formation_restores_the_profile(ada: UserProfile) -> None:
 class TestEdits:
     """Edits by an operator or the application."""
 
+    @pytest.mark.slow
     def test_a_patch_opens_the_profile_and_the_next_one_replaces_it(self, ada: UserProfile, service: Api) -> None:
         say(ada, "s1", "2025-01-10", "I live in Oslo.")
         for text in ("Likes tea. Answer briefly.", "Likes coffee."):

@@ -64,6 +64,7 @@ def test_row_9_an_unfiltered_query_does_not_see_items_that_name_the_person(
             assert cursor.fetchone() == (number,)
 
 
+@pytest.mark.slow
 def test_row_24_a_shared_item_names_no_people(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     kilns = shard("kilns", "default")
     body = {"user_id": "ada", "atom_type": "fact", "content": "Kilns are hot.", "related_users": ["bo"]}

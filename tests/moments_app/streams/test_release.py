@@ -146,6 +146,7 @@ class TestWhatWasSaid:
         for name, shown in reached(service, "bo").items():
             assert [mark for mark in MARKS if mark.casefold() in shown.casefold()] == [], name
 
+    @pytest.mark.slow
     def test_row_24_an_engine_receives_no_messages_of_others(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:
@@ -238,6 +239,7 @@ class TestRelease:
         with pytest.raises(CannotRelease, match="word for word"):
             release(atom, f"Mind: {KILN}", actor=EVE)
 
+    @pytest.mark.slow
     def test_a_release_is_for_the_agents_users_first_and_for_everybody_after_an_extension(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
@@ -328,6 +330,7 @@ class TestConsolidated:
         stream.refresh_from_db()
         assert "Vent" not in stream.consolidated_content
 
+    @pytest.mark.slow
     def test_row_11_erasing_the_only_source_deletes_the_release(self, ada: UserProfile, bo: UserProfile) -> None:
         stream = shard("kilns", "default")
         made = release(candidate(ada), "Vent it first.", actor=EVE)

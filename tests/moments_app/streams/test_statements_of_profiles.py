@@ -82,6 +82,7 @@ def test_undoing_the_retraction_of_a_profile_line_restores_its_statement(ada: Us
     assert (statement.content, statement.source_message_ids) == ("Has a dog called Pepper.", [pk])
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("embeddings_server")
 def test_an_upgrade_requests_vectors_and_word_counts_of_the_statements(ada: UserProfile, bo: UserProfile) -> None:

@@ -68,6 +68,7 @@ def tool_sequences(draw: st.DrawFn) -> list[T]:
     return turns
 
 
+@pytest.mark.slow
 @given(tool_sequences(), st.data())
 def test_row_22_a_boundary_never_separates_a_call_from_its_results(turns: list[T], data: st.DataObject) -> None:
     asked = data.draw(st.integers(0, len(turns)))

@@ -101,6 +101,7 @@ def test_row_19_a_recently_valid_key_stops_working_at_once(
     assert CALLS[call](api).status_code == 401
 
 
+@pytest.mark.slow
 def test_checking_a_recently_valid_key_takes_no_extra_round_trip(ada: UserProfile) -> None:
     talk(ada, 2)
     service = Api(ApiKey.objects.issue("k", scope="admin")[1])

@@ -63,6 +63,7 @@ def test_row_33_an_unfinished_index_is_rebuilt() -> None:
         cursor.execute("DROP INDEX built_once")
 
 
+@pytest.mark.slow
 def test_row_46_a_migration_that_built_its_index_but_is_not_recorded_can_be_applied_again() -> None:
     apply(Building("0999_building", "sessions_app"))
     apply(Building("0999_building", "sessions_app"))

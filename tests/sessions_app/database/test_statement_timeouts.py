@@ -66,6 +66,7 @@ def test_row_29_a_request_that_waits_for_a_locked_row_is_503_and_changes_nothing
     assert session.message_count == Message.objects.filter(session=session).count() == 4
 
 
+@pytest.mark.slow
 def test_row_29_a_request_whose_key_cannot_be_looked_up_is_503(service: Api) -> None:
     with table_locked("sessions_app_apikey"):
         refused = service.get("sessions", user_id="ada")

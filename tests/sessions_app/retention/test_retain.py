@@ -692,6 +692,7 @@ def test_reads_start_at_the_first_turn_that_is_not_archived(ada: UserProfile, se
     assert sequences(session) == [10, 11, 12, 13]
 
 
+@pytest.mark.slow
 def test_pages_of_the_transcript_contain_archived_turns_unchanged(ada: UserProfile, service: Api) -> None:
     session = covered_session(ada, 10, live=3)
     session.messages.create(user=ada, sequence=9, kind="partition", role="tool", created_at=timezone.now())
@@ -747,6 +748,7 @@ def test_finding_sessions_takes_one_query_per_batch_on_two_indexes(ada: UserProf
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
 
 
+@pytest.mark.slow
 def test_each_additional_session_costs_few_statements_and_no_file(ada: UserProfile, folder: Path) -> None:
     took = []
     for count in (2, 12):

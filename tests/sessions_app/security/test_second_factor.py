@@ -203,6 +203,7 @@ class TestTakingItAway:
         assert client.get(INDEX).headers["Location"].startswith(CODE)
 
 
+@pytest.mark.slow
 def test_operators_cannot_see_the_keys_of_others(eve: User) -> None:
     root = operator()
     shown = page(root, change_url(eve)) + page(root, INDEX) + page(root, "/admin/auth/user/")

@@ -55,6 +55,7 @@ def test_only_the_given_sessions_are_searched(ada: UserProfile, bo: UserProfile)
     assert list(find_sessions(Session.objects.for_user(bo), "harpsichord")) == [mine.pk]
 
 
+@pytest.mark.slow
 def test_sessions_of_more_people_than_the_first_query_covers_are_found(transactional_db: None) -> None:
     for number in range(PEOPLE_PER_LOOKUP + 3):
         say(UserProfile.objects.ensure(f"person-{number}"), "s", f"The harpsichord of {number}, from Lyon.")

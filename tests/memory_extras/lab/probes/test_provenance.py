@@ -56,6 +56,7 @@ def rows(*tables: str) -> str:
     return json.dumps([found[f"moments_app_{table}"] for table in tables or ("probe", "proberesult")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequences", [[1], [2], None], ids=["question", "answer", "session"])
 def test_row_10_a_probe_of_retracted_turns_is_withdrawn_with_its_results_and_restored(
     probe: Probe, sequences: list[int] | None
@@ -128,6 +129,7 @@ def test_row_11_an_erasure_leaves_no_probe(probe: Probe, bo: UserProfile) -> Non
     assert MARKER not in json.dumps(everything())
 
 
+@pytest.mark.slow
 def test_probes_can_be_exported_and_imported(probe: Probe, tmp_path: Path) -> None:
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:

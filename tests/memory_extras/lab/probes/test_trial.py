@@ -90,6 +90,7 @@ def test_probes_are_measured_for_every_purpose_and_nothing_is_stored(
     assert everything(but=["moments_app_enginecall"]) == before
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_consolidation_asks_the_probes_of_its_person(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 2)
     probe(session, expected="Observation")

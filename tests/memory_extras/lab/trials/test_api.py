@@ -27,6 +27,7 @@ def test_row_18_a_trial_needs_a_service_key_with_scope_admin(as_ada: Api) -> Non
         assert api.post(f"{BUILDER}/try", version=1, session_id="s1").status_code == 403
 
 
+@pytest.mark.slow
 def test_a_text_is_tried_next_to_the_active_version_and_nothing_is_stored(
     service: Api, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:

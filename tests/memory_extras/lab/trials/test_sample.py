@@ -95,6 +95,7 @@ def test_a_version_is_tried_on_each_subject_and_the_figures_are_stored(
     assert queries_of(root, answer.headers["Location"]) <= MAX_QUERIES
 
 
+@pytest.mark.slow
 def test_failures_are_counted_and_do_not_stop_the_trial(
     root: Client, prompt: PromptResource, second: PromptVersion, sessions: list[Session], model_server: OpenAIServer
 ) -> None:

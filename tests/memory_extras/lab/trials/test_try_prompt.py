@@ -113,6 +113,7 @@ class TestBothSides:
         assert [made.answer.content.count("Observation") for made in trial.answers] == [3, 3]
         assert trial.is_again == done_before
 
+    @pytest.mark.slow
     def test_memory_derived_from_the_turns_is_not_shown_to_the_engine_as_known(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -211,6 +212,7 @@ class TestWhenThereIsNothing:
             tried(Purpose.RECALL_QUERY, session)
 
 
+@pytest.mark.slow
 def test_row_17_no_connection_is_held_while_a_prompt_is_tried(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 120)
     made: list[Any] = []
