@@ -33,10 +33,10 @@ ROUNDS, REPEATS = 5, 2
 PAGES = 1_000  # maximum
 TITLE = f"Pages of the admin, with {OTHERS * SESSIONS:,} sessions of {TURNS_EACH} turns"
 NOTE = (
-    "Each page as an administrator's browser gets it, without static files: lists, searches, and the pages about one "
-    f"person with a session of {OWN_TURNS:,} turns; and those of one whose turns are archived. {SETTLED} people are "
-    "settled, half of 20,000 facts have ended, and 2,500 jobs failed. Raw: exactly the statements of that page, by "
-    "psycopg. Instead of a rate: the number of statements."
+    "Each page as a browser gets it, without static files: lists, searches, and pages about one person. The person "
+    f"has a session of {OWN_TURNS:,} turns. The turns of another person are archived. {SETTLED} people are settled, "
+    "half of 20,000 facts have ended, and 2,500 jobs failed. Raw: the same statements, sent by psycopg. The rate "
+    "column shows the number of statements."
 )
 CURSOR = re.compile(r"^DECLARE .*? FOR ", re.DOTALL)
 WANTED = "≤ 20 queries, p95 ≤ 500 ms"

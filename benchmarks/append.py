@@ -13,9 +13,9 @@ from sessions_app.models import Session, UserProfile
 
 TITLE = "Append over HTTP"
 NOTE = (
-    "Each client has a persistent connection and a session of its own, and sends again as soon as it has the answer. "
-    "Raw: the append's eight statements by psycopg, with as many clients. Beside idle streams: as many answers of the "
-    "chat endpoint are open and wait for their model."
+    "Each client has a persistent connection and its own session, and sends one request after another. Raw: the eight "
+    "statements of an append, sent by psycopg, with the same number of clients. Idle streams: open answers of the "
+    "chat endpoint that wait for their model."
 )
 ROUNDS = 5
 WARM_UP, HTTP_SECONDS, RAW_SECONDS = 0.5, 1.5, 0.8

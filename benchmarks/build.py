@@ -23,8 +23,9 @@ MOMENTS = 5_000  # existing moments of a person
 ROUNDS = 6
 TITLE = f"Build moments of {TURNS:,} turns"
 NOTE = (
-    f"One moment per {TURNS_EACH} turns, proposed instantly: claim, commit and the work between them, but no thinking. "
-    "Raw: the same rows by psycopg, with one `executemany` for moments and one for their turns."
+    f"One moment per {TURNS_EACH} turns. The engine answers instantly, so the durations are those of claim, commit "
+    "and the work in between. Raw: the same rows, written by psycopg with one `executemany` for moments and one for "
+    "their turns."
 )
 
 SEED_MOMENTS = """

@@ -14,11 +14,11 @@ from tests.support.openai_server import Handler, OpenAIServer, streamed
 
 TITLE = "First byte of a streamed answer"
 NOTE = (
-    "A message to a model that answers at once, until the first byte: authentication, context (static layers cached) "
-    "and search, and the storing of what was said. Raw: the same message sent directly to the model. As "
-    "people talk: answers take two seconds, and each person asks again within four. Without a pause: as many calls "
-    "as possible. Idle: streams that wait for the model, all open at once; memory is the increase over all web "
-    "processes, threads are their number then."
+    "The time from a message to the first byte of the answer, with a model that answers at once. It includes "
+    "authentication, the context (static layers are cached), a search, and storing the message. Raw: the same "
+    "message, sent directly to the model. As people talk: answers take two seconds, and each person writes again "
+    "within four seconds. Without a pause: as many calls as possible. Idle: open streams that wait for the model. "
+    "Memory is the increase of all web processes, and threads are their number at that time."
 )
 STREAMS = (1, 16)  # concurrent streams
 PAUSES = 20  # pauses of a tenth of a second in a realistic answer

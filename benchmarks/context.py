@@ -23,9 +23,9 @@ from tests.support.jobs import count
 
 TITLE = "Context over HTTP"
 NOTE = (
-    "One client requests all contexts in turn, with a query. Cold: `refresh=true`; cached: static layers come from the "
-    "cache. Raw: exactly the statements of that request, by psycopg. Instead of a rate: the p50 relative to the first "
-    "of its kind."
+    "One client requests all contexts in turn, with a query. Cold: `refresh=true`. Cached: static layers come from "
+    "the cache. Raw: the same statements, sent by psycopg. The rate column shows the p50 relative to the first row of "
+    "its kind."
 )
 LENGTHS = (200, 10_000, 200_000)
 MEMORIES = (10, 1_000, 10_000)  # moments and entities

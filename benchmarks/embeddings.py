@@ -38,7 +38,7 @@ SCRIPTS = {
     "Hangul": (0xAC00, 0xD7A3), "Kana": (0x3041, 0x30FA), "Han": (0x4E00, 0x9FA5), "Cuneiform": (0x12000, 0x12399),
     "emoji": (0x1F300, 0x1F6FF), "signs": (0x20, 0x40), "controls": (0x00, 0x1F), "any": (0x00, 0x10FFFF),
 }  # fmt: skip
-NOTE = "Texts of all scripts, one in a request. On a busy machine, a text takes longer than its CPU."
+NOTE = "Texts in all scripts, one per request. On a busy machine, a text takes longer than its CPU time."
 LENGTHS = (100, 500, MAX_CHARS, 100_000)
 
 

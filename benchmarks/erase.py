@@ -18,8 +18,9 @@ TURNS, MOMENTS, FACTS, SESSIONS = 80_000, 10_000, 10_000, 40
 ROUNDS = 3
 TITLE = "Erase a person"
 NOTE = (
-    f"A person with {SESSIONS} sessions, {TURNS:,} turns, {MOMENTS:,} moments and {FACTS:,} facts, among {AMONG:,} "
-    "turns of others: rows, logs and the final count, in one transaction. Raw: a DELETE per table by psycopg."
+    f"A person with {SESSIONS} sessions, {TURNS:,} turns, {MOMENTS:,} moments and {FACTS:,} facts is erased in one "
+    f"transaction, which includes logs and the final count. Other people have {AMONG:,} turns. Raw: one DELETE per "
+    "table, sent by psycopg."
 )
 # The text is short, because only the number of rows matters, and filling the table should take only minutes.
 SEED_OTHERS = """

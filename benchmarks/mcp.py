@@ -18,7 +18,7 @@ from sessions_app.models import UserProfile
 TITLE = "Read a moment over MCP"
 NOTE = (
     "One client with a persistent connection reads `rem://moments/key/{key}`, and the same moment over REST. Each MCP "
-    "read is independent, because the server keeps no sessions. Raw: the moment's row by psycopg."
+    "read is independent, because the server keeps no sessions. Raw: the row of the moment, read by psycopg."
 )
 MOMENTS = 1_000
 ROUNDS = 15

@@ -25,11 +25,10 @@ from tests.support.openai_server import OpenAIServer
 EACH = 1_000  # the figures are per this number of turns
 TITLE = "Tokens of memory"
 NOTE = (
-    f"For {EACH:,} turns, all sessions settled. Estimated tokens of calls: instructions, what is known before, turns, "
-    "and the schema of the answer. Input: the first three together; same beginning: the "
-    "share of them that a call has in common with the one before it of the same purpose, which providers charge less "
-    "for; answers: as the test server writes them, so they say nothing of a model's. Told: by `estimate --everything` "
-    "once all is stored."
+    f"Calls and estimated tokens per {EACH:,} turns, with all sessions settled. Input: instructions, earlier memory "
+    "and turns. Same beginning: the share of the input with which the previous call of the same purpose also began. "
+    "Providers charge less for it. Answers: the test server writes them, so they say nothing about a model's. "
+    "Estimate: the numbers of `estimate --everything` after all turns are stored."
 )
 
 
@@ -190,7 +189,7 @@ def _text(body: dict[str, Any]) -> str:
 def _print(conversation: Conversation, ledger: Ledger) -> None:
     turns = sum(1 for _ in conversation.turns)
     columns = ["purpose", "calls", "instructions", "known", "turns", "schema", "input", "same beginning", "answers"]
-    columns += ["told: calls", "told: input"]
+    columns += ["estimate: calls", "estimate: input"]
     rows = [_row(purpose, spent, turns) for purpose, spent in sorted(ledger.spent.items())]
     written = [spent for purpose, spent in ledger.spent.items() if purpose != "embedding"]
     rows.append(_row("all but embedding", _sum(written), turns))

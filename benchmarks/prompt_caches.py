@@ -24,7 +24,7 @@ from benchmarks.stored import StoredConversation, do_due_jobs, let_a_minute_pass
 ROUNDS = 50
 GREETING = [{"role": "user", "content": "Hi there."}]
 TITLE = "Prompts that stay the same"
-NOTE = f"The share of a prompt that is also the beginning of the previous one, over {ROUNDS} rounds."
+NOTE = f"The share of a prompt with which the previous prompt also began, over {ROUNDS} rounds."
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from tests.support.openai_server import Handler, OpenAIServer, content, streamed
 TITLE = "From an empty folder to the first remembered answer"
 COLUMNS = ("", "install s", "lines", "answer s")
 NOTE = (
-    "Install: from the package registries, with empty caches. Lines: of code, without blank lines. Answer: from the "
-    "start of the code until it prints what was said before, or until a model answers whose input contains it. For the "
-    "site and the container, until it is ready and has created a key. The other rows use this site, except the "
-    "embedded one. For the container, install is the time to build the image."
+    "Install: from the package registries, with empty caches. Lines: lines of code, without blank lines. Answer: the "
+    "time until the code prints an earlier message, or until the test model receives it. For the site and the "
+    "container, the time until it is ready and has created a key. The other rows use this site, except the embedded "
+    "one. For the container, install is the time to build the image."
 )
 IMAGE = "memory-platform"  # the tag of `make image`
 FACT, QUESTION, ANSWER = "I restore kilns in Turin.", "Where was that?", "Noted."

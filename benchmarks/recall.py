@@ -26,9 +26,10 @@ from tests.support.openai_server import OpenAIServer, vector_of
 WIDTH = 384
 TITLE = "Search facts by words and by meaning"
 NOTE = (
-    f"Facts of twelve words, vectors of {WIDTH} numbers. A query has five words of one of the person's facts and wants "
-    "ten results. Over HTTP: `POST memory/search` with the query's vector known, so without the provider's time. "
-    "Function: `recall`, three statements. Raw, for both: only the two searches, by psycopg."
+    f"Facts of twelve words, and vectors of {WIDTH} numbers. A query contains five words of one of the person's facts "
+    "and requests ten results. Over HTTP: `POST memory/search`. The query's vector is cached, so the time of the "
+    "embeddings endpoint is not included. Function: `recall`, with three statements. Raw, for both: only the two "
+    "searches, sent by psycopg."
 )
 SIZES = ((10_000, 1), (100_000, 1_000), (1_000_000, 100_000))  # facts, people
 ROUNDS, REPEATS = 7, 20

@@ -27,9 +27,9 @@ SHOWN = (1, 50, 100, 150, 200, 250, 300)  # rounds in the table
 TIMEOUT = 60  # maximum seconds for the jobs of a round
 TITLE = "Prompt tokens of a long conversation"
 NOTE = (
-    "Estimated tokens of the messages that reach the model, by round. Without: the client's whole conversation. "
-    "With: the same calls through the chat endpoint, with moments built after that many turns and other settings at "
-    "their defaults. A round is sent once the previous one is stored and its jobs are done, as when a person types."
+    "Estimated tokens of the messages that the model receives, by round. Without: the client's whole conversation. "
+    "With: the same calls through the chat endpoint. Moments are built after that many turns, and other settings are "
+    "the defaults. Each round is sent after the previous one is stored and its jobs are done."
 )
 
 

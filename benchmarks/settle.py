@@ -29,10 +29,10 @@ TURNS = 20  # turns of each session
 SETTLED = 300  # minimum number of sessions to settle and measure
 TITLE = f"Settle quiet sessions of {TURNS} turns"
 NOTE = (
-    "Asked for: `manage.py run_schedule compact_sessions`, which asks for a job for each session, from its start to "
-    "its end; its memory is the most it had resident. Settled: one worker, the first of them, as many together as it "
-    "takes: moments, memories, and the digest that clears each. Raw: the rows that are there afterwards, by "
-    "psycopg, in one transaction a session."
+    "Requested: `manage.py run_schedule compact_sessions` queues a job for each session. The figure is the duration "
+    "of the command, and the memory is its peak resident size. Settled: one worker writes moments, memories and the "
+    "digest that clears each session, several sessions at a time. Raw: the same rows, written by psycopg in one "
+    "transaction per session."
 )
 
 SEED_SESSIONS = (
@@ -116,7 +116,7 @@ def figures(site: Site) -> list[Figure]:
     raw = _raw(site, user)
     rate = f"{SESSIONS / asking:,.0f} sessions/s, {peak / 1e6:.0f} MB"
     return [
-        Figure.of(f"{SESSIONS:,} asked for", [[asking]], [[raw]], rate=rate, wanted="bounded memory"),
+        Figure.of(f"{SESSIONS:,} requested", [[asking]], [[raw]], rate=rate, wanted="bounded memory"),
         Figure.of(f"{cleared} settled", [[settling]], [[raw]], rate=f"{cleared / settling:,.1f} sessions/s"),
     ]
 

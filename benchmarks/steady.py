@@ -27,7 +27,10 @@ CONVERSATIONS = Path(__file__).parent / "samples" / "conversations"
 CLIENTS = 8
 LOOK = 5  # seconds between two looks at the queue
 TITLE = "Schedules and jobs under a steady load"
-NOTE = "Lateness: the longest time between two runs of a schedule, minus its interval. Open jobs: at one of the looks."
+NOTE = (
+    "Lateness: the longest time between two runs of a schedule, minus its interval. Open jobs: the number at one of "
+    "the checks."
+)
 
 
 @dataclass

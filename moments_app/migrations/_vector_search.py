@@ -1,4 +1,4 @@
-"""Search by meaning within one person's vectors: what migrations add for it."""
+"""Semantic search within one person's vectors: the functions that migrations create for it."""
 
 from django.db.migrations import RunSQL
 
@@ -6,28 +6,30 @@ from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.migrations._word_search import ROWS
 from sessions_app.row_security import PERSON, ROLE
 
-# Vectors of one person that are read one and all, which is exact and takes some 2 µs each. The index takes longer where
-# few of those it meets are the person's: at 1 % of a million five times as long, though it costs less by the planner's
-# reckoning.
+# Up to this number of vectors, a search reads all vectors of a person, which is exact and takes about 2 µs each. If few
+# of the vectors that the index visits belong to the person, the index takes longer: if one percent of a million vectors
+# do, it takes five times as long, though the planner estimates a lower cost.
 EXACT = 20_000
 
 
 def nearest(table: str, *, shards_of: str = "", seen_shards: str = "shards") -> RunSQL:
-    """A migration operation: the function `nearest_<table>`, by which requests search vectors.
+    """Return a migration operation that creates the function `nearest_<table>`, which searches vectors for requests.
 
-    It takes the person's primary key, the shards seen, the model's key and width, the query's vector, the earliest
-    time, and the most rows wanted; it returns the ids of the sources with their cosine similarity, best first. A
-    person's vectors are all read, exactly, up to `EXACT` of them; those of a larger person are searched by the index of
-    nearest neighbours, on and on until enough of them are theirs (`hnsw.iterative_scan`). It reads no table but that of
-    the vectors: to look up each text would cost more than its distance. Nor by parallel workers: to start them takes
-    longer than to read a person's vectors.
+    Its parameters are the person's primary key, the shards, the primary key and the dimensions of the model, the
+    query's vector, the earliest time, and the maximum number of rows. It returns the ids of the sources with their
+    cosine similarity, best first.
 
-    Runs as the tables' owner for the same reasons as `recall_<table>`, and holds the line like it.
+    Up to `EXACT` vectors of a person are all compared. For a person with more vectors, the function scans the index of
+    nearest neighbors until it has found enough vectors of that person (`hnsw.iterative_scan`). It only reads the table
+    of vectors, because reading a text takes longer than computing a distance. It uses no parallel workers, because
+    starting them takes longer than reading a person's vectors.
+
+    The function runs as the tables' owner and enforces row security itself, like `recall_<table>`.
 
     Args:
-        table: of vectors.
-        shards_of: the table of their sources, where some of these are everybody's, in streams.
-        seen_shards: SQL of the shards that are searched, where a request may not name all.
+        table: A table of vectors.
+        shards_of: The table of their sources, if some of these are shared, in streams.
+        seen_shards: SQL of the shards to search, if a request must not search all shards.
     """
     distance = "embedding.vector::halfvec(%1$s) <=> $2::halfvec(%1$s)"
     seen = "embedding.model_id = %2$s AND embedding.vector IS NOT NULL AND ($3 IS NULL OR embedding.said_at >= $3)"

@@ -1,10 +1,10 @@
 """Full-text search within one person's texts, ranked like BM25: the objects that migrations add to a table for it.
 
 A plain PostgreSQL index of words covers all rows, and a common word occurs in more rows of other people than one person
-has in all. So this index stores each word with its *scope*: `u12 paint` for the person with primary key 12, `s5 paint`
-for the agent's stream 5. A search then reads only that scope. The application makes the words (`lexemes.py`), and every
-`Searched` table stores them with the text. A row that was written in another way has no words, or those of an earlier
-text or an older version. Triggers and the column `search_version` mark such rows, and `index_words` indexes them.
+has. So this index stores each word with its *scope*: `u12 paint` for the person with primary key 12, `s5 paint` for the
+agent's stream 5. A search reads only its scopes. The application computes the words (`lexemes.py`), and every
+`Searched` table stores them with the text. If a row was written in another way, its words are missing or outdated.
+Triggers and the column `search_version` mark such rows, and `index_words` indexes them.
 
 The function `recall_<table>` ranks by BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) with
 k1 = 0.6 and b = 0.3, because chat turns are short and repeating a word adds little. `ts_rank` of a single word grows
@@ -23,8 +23,8 @@ NEWEST = 500  # newest rows ranked if a query has only common words
 PENDING = 256  # kB of new words that wait to be sorted into the index; each search scans them
 
 
-# The same ranking for words that were never counted, or long ago: the candidates themselves show how rare each word is.
-# The formula here is within a hundredth of `ts_rank` for n occurrences, which is Σ 1 / k² for k up to n.
+# The same ranking for words without recent counts. The rarity of a word is its rarity among the candidates. For n
+# occurrences, `ts_rank` is Σ 1 / k² for k up to n. This formula differs from it by less than a hundredth.
 _UNCOUNTED_SQL = """
     WITH stem AS (
         SELECT btrim(stem, '''') AS stem, term, weight
@@ -48,7 +48,7 @@ _UNCOUNTED_SQL = """
 
 
 def words_written(table: str, *texts: str) -> RunSQL:
-    """Return a migration operation that marks rows for indexing whose words are not those of their texts.
+    """Return a migration operation that creates triggers, which mark rows for indexing if their words are outdated.
 
     Args:
         table, texts: Names of the table and its text columns in the database.
@@ -82,27 +82,27 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true", shards
     The parameters of `recall_<table>` are, in order:
 
     - the person's primary key, and the scopes;
-    - the rare words of the query, any of which makes a row a candidate;
-    - joint words: a row that has all of them is a candidate;
-    - whether the person's newest rows with any word are candidates too, for a query without rare words;
-    - every word as a `tsquery` of the stems that may index it, and the weights of the words;
-    - the average number of words in a row, the earliest time, and the most rows wanted.
+    - the rare words of the query: a row with any of them is a candidate;
+    - joint words: a row with all of them is a candidate;
+    - whether the person's newest rows with any word are also candidates, for a query without rare words;
+    - each word as a `tsquery` of its possible stems, and the weights of the words;
+    - the average number of words in a row, the earliest time, and the maximum number of rows.
 
-    Of a word's stems the best counts; stems joined by `|` without spaces are ranked together. The function returns ids
-    with their scores, best first, and newer rows first among equals. Without an average it counts how rare each word is
-    among the candidates, and weights are factors of that. It uses no parallel workers, because starting them takes
-    longer than ranking.
+    The best stem of a word counts. Stems joined by `|` without spaces are ranked together. The function returns ids
+    with their scores, best first. Among equal scores, newer rows come first. Without an average, it computes how rare
+    each word is among the candidates, and multiplies the weights by that. It uses no parallel workers, because starting
+    them takes longer than ranking.
 
-    Under row security, `@@` and `&&` can't use an index because they aren't leakproof. The function runs as the tables'
-    owner and enforces the limit itself: a request finds only rows of its acting user, even if the caller names another
-    person, and rows that belong to everybody.
+    Under row security, `@@` and `&&` can't use an index, because they aren't leakproof. So the function runs as the
+    tables' owner and enforces row security itself: a request finds only rows of its acting user, even if the caller
+    passes another person, and shared rows.
 
     Args:
         table: A table with the columns `search_vector` and `user_id`.
         scope: SQL of a row's scope.
         time: The column that tells which row is newer.
         condition: SQL of the rows that can be found.
-        shards: SQL of the scopes `s` of everybody's rows that a request may search.
+        shards: SQL of the scopes `s` of shared rows that a request may search.
     """
     words = _words(scope)
     uncounted = _UNCOUNTED_SQL.replace(
@@ -170,10 +170,10 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true", shards
 
 
 def then(function: str, since: str, until: str) -> RunSQL:
-    """Return a migration operation that creates `<function>_then`, which searches what there was at a time `until`.
+    """Return a migration operation that creates `<function>_then`, which searches the rows of an earlier time, `until`.
 
     Args:
-        function: The function that searches what there is now.
+        function: The function that searches the current rows.
         since: Its condition for the earliest time.
         until: SQL of a further condition, with `{until}` for the time.
     """
@@ -205,8 +205,9 @@ def then(function: str, since: str, until: str) -> RunSQL:
 def by_index(table: str) -> RunSQL:
     """Return a migration operation after which `recall_<table>` and `recall_<table>_then` never read the whole table.
 
-    To the planner, `&&` costs the same for one word as for hundreds. With many words, or before the first ANALYZE, it
-    would read every row: to compare the words of 3,000 rows with 170 stems takes 180 ms, by the index it takes 1 ms.
+    The planner estimates the same cost of `&&` for one word and for hundreds. With many words, or before the first
+    ANALYZE, it would read every row. Comparing the words of 3,000 rows with 170 stems takes 180 ms. With the index, it
+    takes 1 ms.
     """
     functions = (f"recall_{table}", f"recall_{table}_then")
     return RunSQL("; ".join(f"ALTER FUNCTION {name} SET enable_seqscan = off" for name in functions))
