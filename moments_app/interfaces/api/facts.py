@@ -60,8 +60,8 @@ class FactsQuery(PersonQuery):
     state = serializers.ChoiceField(
         choices=(HOLDING, ENDED, ALL),
         default=HOLDING,
-        help_text="`holding`: facts that are still true. `ended`: facts that are no longer true. `all`: "
-        "both. Ignored if `as_of` is set.",
+        help_text="`holding`: facts that are still true, each only once, even if it was stated in several sessions. "
+        "`ended`: facts that are no longer true. `all`: both. Ignored if `as_of` is set.",
     )
     as_of = AsOfField(
         required=False,
@@ -195,6 +195,8 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
     facts = facts.about_known(values["about"]) if "about" in values else facts
     for name in ("atom_type", "kind", "subject", "attribute"):
         facts = facts.filter(**{name: values[name]}) if name in values else facts
+    if "as_of" not in values and values["state"] == HOLDING:
+        facts = facts.without_repeats()
     if after := values.get("after"):
         facts = facts.older_than(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))
     found = list(facts.defer("search_vector").newest_first()[: values["limit"] + 1])

@@ -64,6 +64,22 @@ def test_a_person_who_gave_their_name_is_the_user(ada: UserProfile, order: tuple
     assert homes(ada) == [("Oslo", "", "2025-03-03"), ("Bergen", "2025-03-03", "")]
 
 
+def test_a_fact_stated_in_several_sessions_is_listed_once_with_the_latest(
+    ada: UserProfile, bo: UserProfile, service: Api
+) -> None:
+    for number, text in enumerate(["The studio is warm.", "The studio is cold.", "The studio is warm."]):
+        say(ada, f"s{number}", f"2025-0{number + 1}-05", text)
+    say(bo, "s9", "2025-09-09", "The studio is warm.")
+    first, second = ("User: The studio is warm.", "s2"), ("User: The studio is cold.", "s1")
+    pages = [service.get("facts", user_id="ada", limit=2).json(), service.get("facts", user_id="ada", limit=1).json()]
+    after = pages[1]["facts"][0]["fact_id"]
+    pages.append(service.get("facts", user_id="ada", limit=1, after=after).json())
+    found = [[(fact["content"], fact["session_id"]) for fact in page["facts"]] for page in pages]
+    assert found == [[first, second], [first], [second]]
+    assert [page["has_more"] for page in pages] == [False, True, False]
+    assert len(service.get("facts", user_id="ada", state="all").json()["facts"]) == 3
+
+
 def test_an_ended_state_has_no_value_afterwards(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "I work as a banker.")
     say(ada, "s2", "2025-02-05", "I lost my job as a banker.")
