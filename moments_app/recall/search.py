@@ -240,9 +240,9 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
             else:
                 others[key] += score
     moments = [(span, others[key]) for key, span in hits.spans.items()]
-    turns = turn_scores(said, meant, moments)
-    share_with_sources(turns, others, hits.sources)
-    best = _best(turns, others, max(most + EXTRA_RESULTS, READ_AHEAD))
+    of_turns = turn_scores(said, meant, moments)
+    share_with_sources(of_turns, others, hits.sources)
+    best = _best(of_turns, others, max(most + EXTRA_RESULTS, READ_AHEAD))
     worthwhile = least_share * best[0][0] if best else 0.0
     kept_hits = best[:ALWAYS_READ] + [one for one in best[ALWAYS_READ:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in kept_hits}
