@@ -33,10 +33,10 @@ ROUNDS, REPEATS = 5, 2
 PAGES = 1_000  # maximum
 TITLE = f"Pages of the admin, with {OTHERS * SESSIONS:,} sessions of {TURNS_EACH} turns"
 NOTE = (
-    "Each page as a browser gets it, without static files: lists, searches, and pages about one person. The person "
-    f"has a session of {OWN_TURNS:,} turns. The turns of another person are archived. {SETTLED} people are settled, "
-    "half of 20,000 facts have ended, and 2,500 jobs failed. Raw: the same statements, sent by psycopg. The rate "
-    "column shows the number of statements."
+    "Every page of the admin, and some searches, as a browser gets them, without static files. The person of the "
+    f"pages about one person has a session of {OWN_TURNS:,} turns. The sessions of {SETTLED} people are settled, and "
+    "the turns of others are archived. Half of 20,000 facts have ended, and 2,500 jobs failed. Raw: the same "
+    "queries, sent by psycopg. The rate column shows their number."
 )
 CURSOR = re.compile(r"^DECLARE .*? FOR ", re.DOTALL)
 WANTED = "≤ 20 queries, p95 ≤ 500 ms"

@@ -14,11 +14,11 @@ from tests.support.openai_server import Handler, OpenAIServer, streamed
 
 TITLE = "First byte of a streamed answer"
 NOTE = (
-    "The time from a message to the first byte of the answer, with a model that answers at once. It includes "
+    "The time from a message to the first byte of the answer, with a model that starts to answer at once. It includes "
     "authentication, the context (static layers are cached), a search, and storing the message. Raw: the same "
-    "message, sent directly to the model. As people talk: answers take two seconds, and each person writes again "
-    "within four seconds. Without a pause: as many calls as possible. Idle: open streams that wait for the model. "
-    "Memory is the increase of all web processes, and threads are their number at that time."
+    "message, sent directly to the model. As people talk: the whole answer takes two seconds, and each person writes "
+    "again within four seconds. Without a pause: as many calls as possible. Idle: open streams that wait for the "
+    "model. Their rate column shows by how much the memory of all web processes grew, and how many threads they have."
 )
 STREAMS = (1, 16)  # concurrent streams
 PAUSES = 20  # pauses of a tenth of a second in a realistic answer

@@ -25,7 +25,7 @@ TITLE = "Context over HTTP"
 NOTE = (
     "One client requests all contexts in turn, with a query. Cold: `refresh=true`. Cached: static layers come from "
     "the cache. Raw: the same statements, sent by psycopg. The rate column shows the p50 relative to the first row of "
-    "its kind."
+    "its group."
 )
 LENGTHS = (200, 10_000, 200_000)
 MEMORIES = (10, 1_000, 10_000)  # moments and entities

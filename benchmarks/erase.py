@@ -19,8 +19,8 @@ ROUNDS = 3
 TITLE = "Erase a person"
 NOTE = (
     f"A person with {SESSIONS} sessions, {TURNS:,} turns, {MOMENTS:,} moments and {FACTS:,} facts is erased in one "
-    f"transaction, which includes logs and the final count. Other people have {AMONG:,} turns. Raw: one DELETE per "
-    "table, sent by psycopg."
+    f"transaction. It also edits the logs, and searches all tables for remaining rows. Other people have {AMONG:,} "
+    "turns. Raw: one DELETE per table, sent by psycopg."
 )
 # The text is short, because only the number of rows matters, and filling the table should take only minutes.
 SEED_OTHERS = """

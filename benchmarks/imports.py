@@ -16,10 +16,10 @@ from sessions_app.models import Message, UserProfile
 
 TITLE = "Import"
 NOTE = (
-    "A generated Claude export with conversations of 4 to 120 messages of 10 to 200 words: `manage.py "
-    "import_sessions` from start to end, with one append per conversation and the jobs that become due. Again: a "
-    "second import of the same file, which adds nothing. Memory: the peak resident size. Raw, for both: `json.load` "
-    "of the file, and one COPY of its messages in one transaction."
+    "A generated Claude export with conversations of 4 to 120 messages of 10 to 200 words. `manage.py "
+    "import_sessions` appends each conversation and queues the jobs that become due. Again: a second import of the "
+    "same file, which adds nothing. Memory: the peak resident size. Raw, for both: `json.load` of the file, and one "
+    "COPY of its messages in one transaction."
 )
 FILE_MB = 200
 WORDS = "the kiln was hot and glaze ran over bowls which we had thrown on Friday while it rained in Turin".split()

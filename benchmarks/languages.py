@@ -26,9 +26,8 @@ FEW = 3  # results that should contain the statement
 POLYGLOT = "all"  # the person who speaks all languages
 TITLE = "Search by words in each language"
 NOTE = (
-    f"Recall@{FEW}: the share of questions for which a search by words alone finds the statement among the first "
-    f"{FEW} turns. Alone: a person who speaks only that language. Among all: a person who said everything in all "
-    "languages."
+    f"Recall@{FEW}: the share of questions for which text search finds the statement among the first {FEW} turns. "
+    "Alone: a person who speaks only that language. Among all: a person who said everything in all languages."
 )
 
 

@@ -25,10 +25,11 @@ from tests.support.openai_server import OpenAIServer
 EACH = 1_000  # the figures are per this number of turns
 TITLE = "Tokens of memory"
 NOTE = (
-    f"Calls and estimated tokens per {EACH:,} turns, with all sessions settled. Input: instructions, earlier memory "
-    "and turns. Same beginning: the share of the input with which the previous call of the same purpose also began. "
-    "Providers charge less for it. Answers: the test server writes them, so they say nothing about a model's. "
-    "Estimate: the numbers of `estimate --everything` after all turns are stored."
+    f"Calls and estimated tokens per {EACH:,} turns, with all sessions settled. Known: earlier memory. Input: "
+    "instructions, known and turns, without the schema. Same beginning: the share of the input that is also the "
+    "start of the previous call with the same purpose. Providers charge less for it. Answers: the test server writes "
+    "them, so their length says nothing about a real model. Estimate: the numbers of `estimate --everything` after "
+    "all turns are stored."
 )
 
 

@@ -24,10 +24,10 @@ OBSERVATION_WORDS, FACT_WORDS = 25, 50  # default limits of an item of a person 
 STEM = 5  # letters by which words are compared to rank lines
 TITLE = "Answers' words in what is remembered"
 NOTE = (
-    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: facts and summaries of moments, "
-    "half of the tokens each, taken evenly from beginning to end. Asked: the lines of facts and moments that share "
-    "the rarest words with the question, best first. Kept: facts and observations. Seconds: to read a conversation "
-    "once for facts and once for moments."
+    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Kept: facts and observations. Unasked: what "
+    "was kept, and the summaries of moments. Each gets half of the tokens, with lines taken evenly from beginning to "
+    "end. Asked: the lines of what was kept and of moments that share the rarest words with the question, best "
+    "first. Seconds: to read a conversation once for facts and once for moments."
 )
 
 

@@ -24,7 +24,9 @@ from benchmarks.stored import StoredConversation, do_due_jobs, let_a_minute_pass
 ROUNDS = 50
 GREETING = [{"role": "user", "content": "Hi there."}]
 TITLE = "Prompts that stay the same"
-NOTE = f"The share of a prompt with which the previous prompt also began, over {ROUNDS} rounds."
+NOTE = (
+    f"Mean share, minimum: the share of a prompt that is also the start of the previous prompt, over {ROUNDS} rounds."
+)
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,11 @@ from tests.support.openai_server import Handler, OpenAIServer, content, streamed
 TITLE = "From an empty folder to the first remembered answer"
 COLUMNS = ("", "install s", "lines", "answer s")
 NOTE = (
-    "Install: from the package registries, with empty caches. Lines: lines of code, without blank lines. Answer: the "
-    "time until the code prints an earlier message, or until the test model receives it. For the site and the "
-    "container, the time until it is ready and has created a key. The other rows use this site, except the embedded "
-    "one. For the container, install is the time to build the image."
+    "Install: from the package registries, with empty caches. Lines: non-blank lines of code. Answer: the time until "
+    "the code prints an earlier message. If the code calls a model, the time until it prints the model's answer, "
+    "whose prompt contained the earlier message. For the site and the container, the time until it is ready and has "
+    "created a key. The other rows use the site of the first row, except the embedded one. For the container, install "
+    "is the time to build the image."
 )
 IMAGE = "memory-platform"  # the tag of `make image`
 FACT, QUESTION, ANSWER = "I restore kilns in Turin.", "Where was that?", "Noted."

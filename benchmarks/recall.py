@@ -27,7 +27,7 @@ WIDTH = 384
 TITLE = "Search facts by words and by meaning"
 NOTE = (
     f"Facts of twelve words, and vectors of {WIDTH} numbers. A query contains five words of one of the person's facts "
-    "and requests ten results. Over HTTP: `POST memory/search`. The query's vector is cached, so the time of the "
+    "and requests ten results. HTTP: `POST memory/search`, with the query's vector in the cache, so the time of the "
     "embeddings endpoint is not included. Function: `recall`, with three statements. Raw, for both: only the two "
     "searches, sent by psycopg."
 )

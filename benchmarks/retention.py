@@ -19,10 +19,10 @@ TURNS_EACH = 100  # turns of each of the many short sessions
 OWNERS = 50  # people whose even shorter sessions are archived
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
-    "One run of `manage.py run_schedule retain` over turns that are a minute apart. Each turn is written to a file, "
-    "compressed, synced, read back, compared and emptied. Raw: psycopg copies the same number of rows to one gzip "
-    "file of the same compression level, syncs it, and deletes the rows with one DELETE. The p50 column shows the "
-    "duration of the run."
+    "One run of `manage.py run_schedule retain` over turns that are a minute apart. It writes the turns to compressed "
+    "files, syncs the files, reads them back, compares them, and empties the turns. MB: its peak memory. Raw, for "
+    "each person: psycopg copies the rows to one gzip file of the same compression level, syncs it, and deletes the "
+    "rows with one DELETE. The p50 column shows the duration of the run."
 )
 
 SEED_SESSIONS = """

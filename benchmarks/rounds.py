@@ -28,8 +28,8 @@ TIMEOUT = 60  # maximum seconds for the jobs of a round
 TITLE = "Prompt tokens of a long conversation"
 NOTE = (
     "Estimated tokens of the messages that the model receives, by round. Without: the client's whole conversation. "
-    "With: the same calls through the chat endpoint. Moments are built after that many turns, and other settings are "
-    "the defaults. Each round is sent after the previous one is stored and its jobs are done."
+    "With: the same calls through the chat endpoint. The row name shows after how many turns moments are built. Other "
+    "settings have their defaults. Each round is sent after the previous one is stored and its jobs are done."
 )
 
 

@@ -29,10 +29,10 @@ TURNS = 20  # turns of each session
 SETTLED = 300  # minimum number of sessions to settle and measure
 TITLE = f"Settle quiet sessions of {TURNS} turns"
 NOTE = (
-    "Requested: `manage.py run_schedule compact_sessions` queues a job for each session. The figure is the duration "
-    "of the command, and the memory is its peak resident size. Settled: one worker writes moments, memories and the "
-    "digest that clears each session, several sessions at a time. Raw: the same rows, written by psycopg in one "
-    "transaction per session."
+    "Requested: `manage.py run_schedule compact_sessions` queues a job for each session. The row shows the duration "
+    "of the command, and its peak memory (resident size). Settled: one worker writes moments, memories and the "
+    "digest that clears each session, several sessions at a time. Raw, for both: psycopg writes the rows of "
+    f"{SETTLED} settled sessions, with one transaction per session."
 )
 
 SEED_SESSIONS = (

@@ -28,8 +28,8 @@ CLIENTS = 8
 LOOK = 5  # seconds between two looks at the queue
 TITLE = "Schedules and jobs under a steady load"
 NOTE = (
-    "Lateness: the longest time between two runs of a schedule, minus its interval. Open jobs: the number at one of "
-    "the checks."
+    "Lateness: the longest time since the last run of a schedule, minus its interval. Open jobs: the highest number "
+    "at any check."
 )
 
 

@@ -17,10 +17,7 @@ from benchmarks.site import SETTINGS, database_conninfo
 JOBS = 200
 PAUSE = 1.0  # seconds between two jobs, on average
 TITLE = "Time until a due job starts"
-NOTE = (
-    "The time from the transaction that queues a job to the worker's first statement for the job. The jobs are builds "
-    "on an idle site."
-)
+NOTE = "The time from when a job is queued until a worker claims it. The jobs are builds on an idle site."
 
 WAITS = """
 SELECT extract(epoch FROM started_at - queued_at) * 1000 FROM moments_app_job

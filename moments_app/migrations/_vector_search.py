@@ -6,30 +6,35 @@ from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.migrations._word_search import ROWS
 from sessions_app.row_security import PERSON, ROLE
 
-# Up to this number of vectors, a search reads all vectors of a person, which is exact and takes about 2 µs each. If few
-# of the vectors that the index visits belong to the person, the index takes longer: if one percent of a million vectors
-# do, it takes five times as long, though the planner estimates a lower cost.
+# Below this number of vectors, a search reads all vectors of a person, which is exact and takes about 2 µs each. An
+# index scan is slower if most of the vectors that it visits belong to other people. For a person with one percent of a
+# million vectors, it takes five times as long, although the planner estimates a lower cost.
 EXACT = 20_000
 
 
 def nearest(table: str, *, shards_of: str = "", seen_shards: str = "shards") -> RunSQL:
     """Return a migration operation that creates the function `nearest_<table>`, which searches vectors for requests.
 
-    Its parameters are the person's primary key, the shards, the primary key and the dimensions of the model, the
-    query's vector, the earliest time, and the maximum number of rows. It returns the ids of the sources with their
-    cosine similarity, best first.
+    Its parameters are, in order:
 
-    Up to `EXACT` vectors of a person are all compared. For a person with more vectors, the function scans the index of
-    nearest neighbors until it has found enough vectors of that person (`hnsw.iterative_scan`). It only reads the table
-    of vectors, because reading a text takes longer than computing a distance. It uses no parallel workers, because
-    starting them takes longer than reading a person's vectors.
+    - the person's primary key, and the shards;
+    - the model's primary key, and the number of its dimensions;
+    - the query's vector, the earliest time, and the maximum number of rows.
+
+    It returns the ids of the sources with their cosine similarity, best first.
+
+    If a person has fewer than `EXACT` vectors, the function compares all of them. Otherwise, it scans the index of
+    nearest neighbors until it has found enough vectors of that person (`hnsw.iterative_scan`). For a person's own
+    vectors, it reads only the table of vectors, because reading a text takes longer than computing a distance. It uses
+    no parallel workers, because starting them takes longer than reading a person's vectors.
 
     The function runs as the tables' owner and enforces row security itself, like `recall_<table>`.
 
     Args:
         table: A table of vectors.
-        shards_of: The table of their sources, if some of these are shared, in streams.
-        seen_shards: SQL of the shards to search, if a request must not search all shards.
+        shards_of: The table of the vectors' sources. Required only if some sources belong to a shared stream.
+        seen_shards: SQL expression for the shards to search. Required only if a request may not search all shards that
+            the caller passes.
     """
     distance = "embedding.vector::halfvec(%1$s) <=> $2::halfvec(%1$s)"
     seen = "embedding.model_id = %2$s AND embedding.vector IS NOT NULL AND ($3 IS NULL OR embedding.said_at >= $3)"

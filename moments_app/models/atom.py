@@ -282,7 +282,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last condition makes PostgreSQL use the index
 
     def without_repeats(self) -> Self:
-        """Return the latest of the items with the same words."""
+        """Exclude a person's items if a later one has the same words."""
         same = self.filter(content_hash=OuterRef("content_hash"), user=OuterRef("user"))
         later = Q(formed_at__gt=OuterRef("formed_at")) | Q(formed_at=OuterRef("formed_at"), pk__gt=OuterRef("pk"))
         return self.exclude(Exists(same.filter(later)))

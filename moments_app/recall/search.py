@@ -249,7 +249,7 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
 
 
 def _best(turns: TurnScores, others: Mapping[Key, float], most: int) -> list[tuple[float, Place, str]]:
-    """Return the scores, places and kinds of the best hits, best first. If scores are equal, newer hits come first."""
+    """Return the scores, places and kinds of the best hits, best first, and newer turns first among equal scores."""
     of_turns = chain.from_iterable([of_session.values() for of_session in turns.values()])
     least = min(nlargest(most, chain(of_turns, others.values())), default=0.0)
     found = [

@@ -3,8 +3,8 @@
 A plain PostgreSQL index of words covers all rows, and a common word occurs in more rows of other people than one person
 has. So this index stores each word with its *scope*: `u12 paint` for the person with primary key 12, `s5 paint` for the
 agent's stream 5. A search reads only its scopes. The application computes the words (`lexemes.py`), and every
-`Searched` table stores them with the text. If a row was written in another way, its words are missing or outdated.
-Triggers and the column `search_version` mark such rows, and `index_words` indexes them.
+`Searched` table stores them with the text. If a row was written without the application, for example with SQL, its
+words are missing or outdated. Triggers and the column `search_version` mark such rows, and `index_words` indexes them.
 
 The function `recall_<table>` ranks by BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) with
 k1 = 0.6 and b = 0.3, because chat turns are short and repeating a word adds little. `ts_rank` of a single word grows
@@ -24,7 +24,8 @@ PENDING = 256  # kB of new words that wait to be sorted into the index; each sea
 
 
 # The same ranking for words without recent counts. The rarity of a word is its rarity among the candidates. For n
-# occurrences, `ts_rank` is Σ 1 / k² for k up to n. This formula differs from it by less than a hundredth.
+# occurrences, `ts_rank` is proportional to Σ 1 / k² for k up to n. The expression `1.645 - 1 / (times + 0.55)` differs
+# from this sum by less than 0.01.
 _UNCOUNTED_SQL = """
     WITH stem AS (
         SELECT btrim(stem, '''') AS stem, term, weight
@@ -48,7 +49,7 @@ _UNCOUNTED_SQL = """
 
 
 def words_written(table: str, *texts: str) -> RunSQL:
-    """Return a migration operation that creates triggers, which mark rows for indexing if their words are outdated.
+    """Return a migration operation that creates the triggers that mark rows with missing or outdated words.
 
     Args:
         table, texts: Names of the table and its text columns in the database.
@@ -88,21 +89,21 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true", shards
     - each word as a `tsquery` of its possible stems, and the weights of the words;
     - the average number of words in a row, the earliest time, and the maximum number of rows.
 
-    The best stem of a word counts. Stems joined by `|` without spaces are ranked together. The function returns ids
-    with their scores, best first. Among equal scores, newer rows come first. Without an average, it computes how rare
-    each word is among the candidates, and multiplies the weights by that. It uses no parallel workers, because starting
-    them takes longer than ranking.
+    For each word, only the stem with the highest rank counts. Stems joined by `|` without spaces are ranked together.
+    The function returns ids with their scores, best first. Among equal scores, newer rows come first. If the average is
+    NULL, the function computes the rarity of each word among the candidates, and multiplies the weights by it. It uses
+    no parallel workers, because starting them takes longer than ranking.
 
     Under row security, `@@` and `&&` can't use an index, because they aren't leakproof. So the function runs as the
-    tables' owner and enforces row security itself: a request finds only rows of its acting user, even if the caller
-    passes another person, and shared rows.
+    tables' owner and enforces row security itself. A request finds only shared rows and rows of its acting user, even
+    if the caller passes another person.
 
     Args:
         table: A table with the columns `search_vector` and `user_id`.
         scope: SQL of a row's scope.
         time: The column that tells which row is newer.
         condition: SQL of the rows that can be found.
-        shards: SQL of the scopes `s` of shared rows that a request may search.
+        shards: SQL condition that is true if a request may search the shared rows of scope `s`.
     """
     words = _words(scope)
     uncounted = _UNCOUNTED_SQL.replace(
@@ -170,7 +171,7 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true", shards
 
 
 def then(function: str, since: str, until: str) -> RunSQL:
-    """Return a migration operation that creates `<function>_then`, which searches the rows of an earlier time, `until`.
+    """Return a migration operation that creates `<function>_then`, which searches as of an earlier time, `until`.
 
     Args:
         function: The function that searches the current rows.
@@ -214,10 +215,11 @@ def by_index(table: str) -> RunSQL:
 
 
 def unpacked_once(table: str) -> RunSQL:
-    """Return a migration operation after which `recall_<table>` and its `_then` copy the words of each candidate once.
+    """Return a migration operation that makes `recall_<table>` and its `_then` unpack each candidate's words only once.
 
-    `ts_rank` copies a stored vector in each call, and decompresses a long one. With a query of 11 words, the copy saves
-    a third of the time. `OFFSET 0` keeps the planner from copying in each call instead.
+    Each call of `ts_rank` copies the stored vector, and decompresses a long one. Concatenating an empty vector makes
+    one unpacked copy for all calls. For a query of 11 words, this saves a third of the time. Without `OFFSET 0`, the
+    planner would repeat the concatenation in each call.
     """
     changes = {
         "candidates text := $q$SELECT id, search_vector,": "candidates text := $q$SELECT id, {copy},",

@@ -60,7 +60,7 @@ class FactsQuery(PersonQuery):
     state = serializers.ChoiceField(
         choices=(HOLDING, ENDED, ALL),
         default=HOLDING,
-        help_text="`holding`: facts that are still true, each only once, even if it was stated in several sessions. "
+        help_text="`holding`: facts that are still true. If several have the same words, only the latest is listed. "
         "`ended`: facts that are no longer true. `all`: both. Ignored if `as_of` is set.",
     )
     as_of = AsOfField(
