@@ -114,7 +114,7 @@ async def embeddings(request: Request) -> Response:
     try:
         done = request.app.state.queue.add(asked.texts, is_query=asked.input_type in QUERY_TYPES)
     except QueueFull as error:
-        raise Refused(503, str(error), **{"Retry-After": str(error.seconds)}) from None
+        raise Refused(429, str(error), **{"Retry-After": str(error.seconds)}) from None
     gone = asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)

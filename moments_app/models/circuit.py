@@ -93,7 +93,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         if not interval():
             return False
         found = list(self.open().filter(engine=engine))
-        if any(circuit.holds_all and not circuit.is_probe_due for circuit in found if not circuit.is_of_queries):
+        if any(circuit.refuses_queries for circuit in found if not circuit.is_of_queries):
             return True
         return any(not circuit.reserve_probe() for circuit in found if circuit.is_of_queries)
 
@@ -223,6 +223,12 @@ class Circuit(models.Model):
     @property
     def is_probe_due(self) -> bool:
         return self.next_probe_at <= timezone.now()
+
+    @property
+    def refuses_queries(self) -> bool:
+        """True if requests must not call the engine either. They may if only the rate of the jobs' calls is limited."""
+        is_limited = FAILURE_CAUSES.get(self.reason) is FailureCause.LOAD
+        return self.holds_all and not self.is_probe_due and not is_limited
 
     @property
     def why(self) -> str:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from memoryproject.embeddings import UNREACHABLE, read_address
+from memoryproject.embeddings.queue import MAX_DOCUMENTS
 from tests.support.embeddings import post, serving
 from tests.support.small_model import WIDTH, write_model
 from tests.support.waiting import wait_until
@@ -63,6 +64,15 @@ def test_the_server_removes_its_address_at_exit_and_reports_a_model_that_cannot_
     with pytest.raises(AssertionError), serving(tmp_path, str(tmp_path / "missing")):
         pass
     assert "The embeddings model can't be loaded" in capfd.readouterr().err
+
+
+def test_a_full_queue_of_documents_is_429_and_does_not_block_queries(url: str) -> None:
+    with ThreadPoolExecutor(2) as clients:
+        asked = [clients.submit(post, url, input=["The car is warm again."] * MAX_DOCUMENTS) for _ in range(2)]
+        assert post(url, input=["car"], input_type="query")[0] == 200
+        answers = dict(each.result() for each in asked)
+    assert answers.keys() == {200, 429}
+    assert "Too many texts are waiting" in answers[429]["error"]["message"]
 
 
 def test_a_request_that_is_waiting_when_the_server_stops_is_refused(

@@ -480,6 +480,17 @@ class TestQueries:
         assert with_vector(RecallRequest("jack")).degraded
         assert not embeddings_server.requests
 
+    @pytest.mark.usefixtures("_vectors")
+    def test_a_rate_limit_of_jobs_does_not_block_queries(
+        self, ada: UserProfile, bo: UserProfile, embeddings_server: OpenAIServer
+    ) -> None:
+        embeddings_server.always(behave.error(429))
+        for user in (ada, bo):
+            ran(Job.objects.request("embed", talk(user, 2), requested_by="test"))
+        assert Circuit.objects.get().is_open
+        embeddings_server.always(behave.answer_well)
+        assert not with_vector(RecallRequest("jack")).degraded
+
 
 @pytest.mark.slow
 def test_row_30_an_outage_causes_few_calls_and_all_jobs_complete_soon_after_it(
