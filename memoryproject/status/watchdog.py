@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -154,23 +155,24 @@ class ProviderChecks:
     """Checks the providers in a separate thread, and repeats the check while one fails."""
 
     def __init__(self) -> None:
-        self._refused: list[str] | None = None  # results to log
+        self._results: deque[list[str]] = deque()  # to record, oldest first
         self._next_check_at: float | None = 0.0
 
     def check(self) -> None:
         if self._next_check_at is not None and time.monotonic() >= self._next_check_at:
             self._next_check_at = None
             threading.Thread(target=self._ask, name="providers", daemon=True).start()
-        if (refused := self._refused) is not None:
-            with suppress(DatabaseUnavailable), database():
-                record_refused_providers(refused)
-                self._refused = None
+        with suppress(DatabaseUnavailable):
+            while self._results:
+                with database():
+                    record_refused_providers(self._results[0])
+                self._results.popleft()
 
     def _ask(self) -> None:
         refused = refusals()
         for refusal in refused:
             logger.error("a provider can't be used", why=refusal)
-        self._refused = refused
+        self._results.append(refused)
         self._next_check_at = time.monotonic() + RECHECK_SECONDS if refused else None
 
 

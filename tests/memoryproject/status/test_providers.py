@@ -4,7 +4,8 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
-from memoryproject.status.site_state import refused_providers
+from memoryproject.status import watchdog
+from memoryproject.status.site_state import record_refused_providers, refused_providers
 from memoryproject.status.watchdog import ProviderChecks, refusals
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.waiting import wait_until
@@ -68,3 +69,22 @@ def test_a_refusal_is_stored_until_the_key_is_accepted(
     wait_until(noted)
     embeddings_server.models = error(400)
     wait_until(lambda: not noted())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_result_that_arrives_while_an_earlier_one_is_recorded_is_not_lost(
+    embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = ProviderChecks()
+
+    def record(refused: list[str]) -> None:
+        monkeypatch.setattr(watchdog, "record_refused_providers", record_refused_providers)
+        embeddings_server.models = error(400)
+        checks._ask()
+        record_refused_providers(refused)
+
+    monkeypatch.setattr(watchdog, "record_refused_providers", record)
+    embeddings_server.models = error(401)
+    checks._ask()
+    checks.check()
+    assert refused_providers() == []
