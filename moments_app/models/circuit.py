@@ -226,7 +226,7 @@ class Circuit(models.Model):
 
     @property
     def refuses_queries(self) -> bool:
-        """True if requests must not call the engine either. They may if only the rate of the jobs' calls is limited."""
+        """True if requests must not call the engine either. A rate limit of jobs doesn't apply to requests."""
         is_limited = FAILURE_CAUSES.get(self.reason) is FailureCause.LOAD
         return self.holds_all and not self.is_probe_due and not is_limited
 
