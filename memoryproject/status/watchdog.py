@@ -155,7 +155,7 @@ class ProviderChecks:
     """Checks the providers in a separate thread, and repeats the check while one fails."""
 
     def __init__(self) -> None:
-        self._results: deque[list[str]] = deque()  # to record, oldest first
+        self._results: deque[list[str]] = deque()  # refusals of each check that are not recorded yet, oldest first
         self._next_check_at: float | None = 0.0
 
     def check(self) -> None:

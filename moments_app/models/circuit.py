@@ -93,7 +93,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         if not interval():
             return False
         found = list(self.open().filter(engine=engine))
-        if any(circuit.refuses_queries for circuit in found if not circuit.is_of_queries):
+        if any(circuit.also_blocks_queries for circuit in found if not circuit.is_of_queries):
             return True
         return any(not circuit.reserve_probe() for circuit in found if circuit.is_of_queries)
 
@@ -225,10 +225,10 @@ class Circuit(models.Model):
         return self.next_probe_at <= timezone.now()
 
     @property
-    def refuses_queries(self) -> bool:
-        """True if requests must not call the engine either. A rate limit of jobs doesn't apply to requests."""
-        is_limited = FAILURE_CAUSES.get(self.reason) is FailureCause.LOAD
-        return self.holds_all and not self.is_probe_due and not is_limited
+    def also_blocks_queries(self) -> bool:
+        """True if this circuit, opened by jobs, also keeps queries from calling the engine. A rate limit doesn't."""
+        is_rate_limited = FAILURE_CAUSES.get(self.reason) is FailureCause.LOAD
+        return self.holds_all and not self.is_probe_due and not is_rate_limited
 
     @property
     def why(self) -> str:

@@ -66,7 +66,7 @@ def test_the_server_removes_its_address_at_exit_and_reports_a_model_that_cannot_
     assert "The embeddings model can't be loaded" in capfd.readouterr().err
 
 
-def test_a_full_queue_of_documents_is_429_and_does_not_block_queries(url: str) -> None:
+def test_a_full_document_queue_answers_429_and_does_not_block_queries(url: str) -> None:
     with ThreadPoolExecutor(2) as clients:
         asked = [clients.submit(post, url, input=["The car is warm again."] * MAX_DOCUMENTS) for _ in range(2)]
         assert post(url, input=["car"], input_type="query")[0] == 200

@@ -72,18 +72,18 @@ def test_a_refusal_is_stored_until_the_key_is_accepted(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_result_that_arrives_while_an_earlier_one_is_recorded_is_not_lost(
+def test_a_result_that_arrives_while_an_earlier_one_is_being_recorded_is_not_lost(
     embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks = ProviderChecks()
 
-    def record(refused: list[str]) -> None:
+    def record_after_a_newer_result(refused: list[str]) -> None:
         monkeypatch.setattr(watchdog, "record_refused_providers", record_refused_providers)
         embeddings_server.models = error(400)
         checks._ask()
         record_refused_providers(refused)
 
-    monkeypatch.setattr(watchdog, "record_refused_providers", record)
+    monkeypatch.setattr(watchdog, "record_refused_providers", record_after_a_newer_result)
     embeddings_server.models = error(401)
     checks._ask()
     checks.check()

@@ -481,7 +481,7 @@ class TestQueries:
         assert not embeddings_server.requests
 
     @pytest.mark.usefixtures("_vectors")
-    def test_a_rate_limit_of_jobs_does_not_block_queries(
+    def test_a_rate_limit_hit_by_jobs_does_not_block_queries(
         self, ada: UserProfile, bo: UserProfile, embeddings_server: OpenAIServer
     ) -> None:
         embeddings_server.always(behave.error(429))
