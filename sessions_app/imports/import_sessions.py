@@ -271,16 +271,15 @@ class _StoredMessages:
         names = {user.pk: user.user_id for user in users}
         sessions = Session.objects.filter(user__in=users, session_id__in=wanted)
         self._sessions = {(names[session.user_id], session.session_id): session for session in sessions}
-        sent = [
-            (session.user_id, session.pk, record.message.external_id or "")
-            for batch in portion
-            if (session := self._session_of(batch))
-            for record in batch
-        ]
+        sent: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        for batch in portion:
+            if session := self._session_of(batch):
+                sent[session.user_id] += [(session.pk, record.message.external_id or "") for record in batch]
         self._stored: dict[int | None, ContentById] = defaultdict(dict)
-        for pk, external_id, role, tool_name, said_hash in _by_external_ids(sent):
-            # Messages that older versions archived have no hash, and can't be compared.
-            self._stored[pk][external_id] = Content(role, tool_name, said_hash) if said_hash else None
+        for user_id, own in sent.items():
+            for pk, external_id, role, tool_name, said_hash in _by_external_ids(user_id, own):
+                # Messages that older versions archived have no hash, and can't be compared.
+                self._stored[pk][external_id] = Content(role, tool_name, said_hash) if said_hash else None
         self._said: dict[tuple[str, str], ContentById] = {}
 
     def _session_of(self, batch: list[Record]) -> Session | None:
@@ -300,9 +299,9 @@ class _StoredMessages:
         return new, rejected
 
 
-def _by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
+def _by_external_ids(user_id: int, names: list[tuple[int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
     said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
-    return Message.objects.with_external_ids(names).values_list(
+    return Message.objects.with_external_ids(user_id, names).values_list(
         "session_id", "external_id", "role", "tool_name", said_hash
     )
 

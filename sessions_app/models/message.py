@@ -26,8 +26,8 @@ SequenceRange = tuple[int, int]  # sequence numbers of the first and last turn, 
 _IDS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
-    WHERE session_id = sent.session_id AND user_id = sent.user_id AND external_id = sent.external_id
-) FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS sent (user_id, session_id, external_id)
+    WHERE session_id = sent.session_id AND user_id = %s AND external_id = sent.external_id
+) FROM unnest(%s::bigint[], %s::text[]) AS sent (session_id, external_id)
 """
 _AT_PLACE_SQL = """
 (SELECT id FROM sessions_app_message
@@ -98,15 +98,15 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """Order messages as in the conversation. A partition event follows the turn with the same sequence number."""
         return self.order_by("sequence", "-kind", "id")
 
-    def with_external_ids(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these ids: (person's primary key, session's primary key, `external_id`)."""
+    def with_external_ids(self, user_id: int, names: Collection[tuple[int, str]]) -> Self:
+        """Return the messages of a person with these ids: (session's primary key, `external_id`)."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
         with connections[self.db].cursor() as cursor:
-            cursor.execute(_IDS_SQL, columns)
+            cursor.execute(_IDS_SQL, [user_id, *columns])
             ids = [pk for (pk,) in cursor.fetchall() if pk]
-        return self.filter(pk__in=ids) if ids else self.none()
+        return self.filter(user_id=user_id, pk__in=ids) if ids else self.none()
 
     def archive(self) -> int:
         """Mark these turns as archived, and remove their texts. Words and vectors stay. Return the number of turns."""

@@ -179,7 +179,7 @@ def append(
 def append_many(batches: Sequence[Batch]) -> list[Appended]:
     """Append all batches in order, or none. Return the result for each batch. Raise IdTaken like `append`.
 
-    The number of statements doesn't depend on the number of sessions.
+    The number of statements depends only on the number of people.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
@@ -243,16 +243,15 @@ def _with_context_id(new: NewMessage, context_id: UUID) -> NewMessage:
 
 
 def _existing(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
-    names = [
-        (session.user_id, session.pk, new.external_id)
-        for session, batch in zip(sessions, batches, strict=True)
-        if session.message_count
-        for new in batch.messages
-        if new.external_id
-    ]
+    """Return the sessions' messages with the batches' external ids, with one query per person."""
+    names: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for session, batch in zip(sessions, batches, strict=True):
+        if session.message_count:
+            names[session.user_id] += [(session.pk, new.external_id) for new in batch.messages if new.external_id]
     known: dict[int, dict[str | None, Message]] = defaultdict(dict)
-    for message in Message.objects.with_external_ids(names) if names else ():
-        known[message.session_id][message.external_id] = message
+    for user_id, own in names.items():
+        for message in Message.objects.with_external_ids(user_id, own):
+            known[message.session_id][message.external_id] = message
     return known
 
 

@@ -167,9 +167,9 @@ def test_looking_up_external_ids_reads_only_the_messages_that_have_them(ada: Use
         cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'sessions_app_message'::regclass")
     with acting_for("ada", application=DEFAULT):
         before = rows_read(Message)
-        assert not Message.objects.with_external_ids([(ada.pk, session.pk, "unknown")])
+        assert not Message.objects.with_external_ids(ada.pk, [(session.pk, "unknown")])
         assert rows_read(Message) == before
-        assert len(Message.objects.with_external_ids([(ada.pk, session.pk, "m-1")])) == 1
+        assert len(Message.objects.with_external_ids(ada.pk, [(session.pk, "m-1")])) == 1
         assert rows_read(Message) <= before + 2
 
 
