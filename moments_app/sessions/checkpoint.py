@@ -10,8 +10,6 @@ from datetime import date, datetime
 from typing import Any, Self
 
 from django.conf import settings
-from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import OuterRef
 
 from moments_app.engines import EngineFactory, language_model
 from moments_app.engines.calls.texts import DigestRequest
@@ -119,20 +117,18 @@ def known_texts(user: int, sessions: Sequence[tuple[Session, Message | None]]) -
 
 def open_items(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryAtom]]:
     """Return the open tasks and problems in the live turns of a person's sessions, in order, keyed by session."""
-    live = Message.objects.filter(
-        session=OuterRef("source_session"), sequence__gte=OuterRef("source_session__live_from_sequence")
+    live_from = {session.pk: session.live_from_sequence for session in sessions}
+    items = MemoryAtom.objects.active().filter(
+        user=user, is_candidate=False, kind__in=OPEN, source_session__in=live_from
     )
-    told = MemoryAtom.objects.active().filter(
-        user=user,
-        is_candidate=False,
-        kind__in=OPEN,
-        source_session__in=sessions,
-        source_message_ids__overlap=ArraySubquery(live.values("pk")),
-    )
-    found: dict[int, list[MemoryAtom]] = {session.pk: [] for session in sessions}
-    for atom in told.in_order():
-        assert atom.source_session_id is not None
-        found[atom.source_session_id].append(atom)
+    told = list(items.in_order())
+    sources = Message.objects.filter(user_id=user, pk__in={pk for item in told for pk in item.source_message_ids})
+    places = sources.values_list("pk", "session_id", "sequence") if told else ()
+    live = {pk for pk, session, sequence in places if sequence >= live_from.get(session, sequence + 1)}
+    found: dict[int, list[MemoryAtom]] = {pk: [] for pk in live_from}
+    for item in told:
+        if item.source_session_id is not None and not live.isdisjoint(item.source_message_ids):
+            found[item.source_session_id].append(item)
     return found
 
 
