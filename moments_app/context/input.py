@@ -93,9 +93,9 @@ SELECT {columns}, concat(stamp, ' ', (
         GROUP BY mark.sequence
     ) corrected
 ) AS marks, EXISTS (
-    SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND {open_entities}
+    SELECT 1 FROM moments_app_memoryatom WHERE user_id = opened.user_id AND {open_entities}
 ) AS has_entities, EXISTS (
-    SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND ended_at IS NOT NULL
+    SELECT 1 FROM moments_app_memoryatom WHERE user_id = opened.user_id AND ended_at IS NOT NULL
       AND ended_by <> '{by_date}' AND source_message_ids <> '{{}}'
 ) AS has_ended FROM opened
 """

@@ -38,7 +38,7 @@ WITH latest AS (
         WHEN message.moment_id IS NOT NULL THEN 'in_moments'
         WHEN message.sequence >= session.live_from_sequence THEN 'live'
         WHEN EXISTS (
-            SELECT FROM left_out WHERE session_pk = message.session_id AND message.sequence BETWEEN first AND last
+            SELECT 1 FROM left_out WHERE session_pk = message.session_id AND message.sequence BETWEEN first AND last
         ) THEN 'left_out'
         WHEN latest.state IS NOT NULL THEN latest.state
         WHEN message.sequence <= session.summarised_sequence THEN 'digested'

@@ -296,7 +296,7 @@ _COUNT_SQL = f"""{_TEXTS_SQL}, counted AS MATERIALIZED (
     FROM texts, unnest(tsvector_to_array(words)) stem GROUP BY stem
 ), gone AS (
     DELETE FROM moments_app_word word WHERE vocabulary_id = %(vocabulary)s
-    AND NOT EXISTS (SELECT FROM counted WHERE counted.stem = word.stem)
+    AND NOT EXISTS (SELECT 1 FROM counted WHERE counted.stem = word.stem)
 ), sized AS (
     UPDATE moments_app_vocabulary SET counted_at = now(),
         (fact_count, fact_words, moment_count, moment_words, turn_count, turn_words) = (

@@ -30,7 +30,7 @@ _TURN_SQL = f"""
 SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
     NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks, turn.id,
-    EXISTS (SELECT FROM moments_app_memoryatom WHERE user_id = %(user)s AND ended_at IS NOT NULL
+    EXISTS (SELECT 1 FROM moments_app_memoryatom WHERE user_id = %(user)s AND ended_at IS NOT NULL
         AND ended_by <> '{BY_DATE}')
 FROM (
     SELECT message.id, message.session_id, message.sequence, {_CONTENT} AS shown,
