@@ -55,6 +55,9 @@ def asked(statement: Callable[[], Any]) -> set[str]:
 def hot_statements(user: Any) -> dict[str, Callable[[], Any]]:
     """Return the frequent queries about a person's turns, by name."""
     from moments_app.context.input import read_input
+    from moments_app.models import Summary
+    from moments_app.recall.request import KINDS, RecallRequest
+    from moments_app.recall.search import recall
     from sessions_app.models import Message, Session
     from sessions_app.transcript.append import NewMessage, append
     from sessions_app.transcript.load import load_session_messages, page_of_messages
@@ -68,9 +71,11 @@ def hot_statements(user: Any) -> dict[str, Callable[[], Any]]:
         "append what is known": lambda: append(
             user, "chat", [NewMessage("user", "The kiln is hot.", external_id="new")]
         ),
+        "start of a summary": lambda: Summary.objects.begin(session, session.last_sequence + 20),
         "live view": lambda: load_session_messages(session),
         "page of the transcript": lambda: page_of_messages(session, 20),
         "opening of a context": lambda: read_input(user, "chat", "", 1_000, None),
+        "search": lambda: recall(user, "", RecallRequest(QUERY, KINDS, None)),
         "search by rare words": lambda: _all(words, [user.pk, scope, [QUERY], [], False, [QUERY]]),
         "search by common words": lambda: _all(words, [user.pk, scope, [], [], True, [QUERY]]),
         "search by words together": lambda: _all(words, [user.pk, scope, [], [QUERY], True, [QUERY]]),

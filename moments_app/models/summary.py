@@ -4,6 +4,7 @@ A version is created as `processing` when it is requested. A database constraint
 session.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple, Self
@@ -21,32 +22,29 @@ PROCESS = "roll_summary"
 WINDOW = 14  # maximum turns in the window of a summary
 STUCK_AFTER = timedelta(minutes=5)  # age after which an unfinished summary without a job is restarted
 
-# A window with `seeks_start` starts with its first user turn, or with `first` if it has none. `read_users` are the
-# people of these windows. If there are none, no turn is read. This is a single statement, because each append that ends
-# a round executes it. It reads a dozen turns and one summary by index.
-BEGIN_SQL = """
-WITH ended AS MATERIALIZED (
-    SELECT * FROM unnest(%(sessions)s::bigint[], %(users)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[],
-        %(seeking)s::boolean[]) AS ended (session_id, user_id, first, last, seeks_start)
-), begun AS (
-    SELECT ended.session_id, min(turn.sequence) AS first
-    FROM ended JOIN sessions_app_message turn ON turn.session_id = ended.session_id AND turn.user_id = ended.user_id
-        AND turn.sequence BETWEEN ended.first AND ended.last
-    WHERE turn.user_id = ANY (%(read_users)s::bigint[]) AND turn.kind = 'turn' AND turn.role = 'user'
-      AND ended.seeks_start
-    GROUP BY ended.session_id
-)
+# This is a single statement, because each append that ends a round executes it.
+_BEGIN_SQL = """
 INSERT INTO moments_app_summary
     (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
      created_at)
-SELECT ended.session_id, ended.user_id, 'processing', COALESCE(begun.first, ended.first), ended.last, (
+SELECT ended.session_id, %(user)s, 'processing', ended.start, ended.last, (
         SELECT id FROM moments_app_summary
-        WHERE session_id = ended.session_id AND user_id = ended.user_id AND status = 'completed'
+        WHERE session_id = ended.session_id AND user_id = %(user)s AND status = 'completed'
         ORDER BY end_sequence DESC, id DESC LIMIT 1
-    ), '', '[]', '{}', '', '', now()
-FROM ended LEFT JOIN begun USING (session_id)
+    ), '', '[]', '{{}}', '', '', now()
+FROM (
+    SELECT session_id, last, {start} AS start
+    FROM unnest(%(sessions)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[], %(seeking)s::boolean[])
+        AS ended (session_id, first, last, seeks_start) OFFSET 0
+) ended
 ON CONFLICT DO NOTHING RETURNING session_id
 """
+# The first user turn of a window with `seeks_start`. Other windows, and those without a user turn, start with `first`.
+_START_SQL = """COALESCE(CASE WHEN seeks_start THEN (
+    SELECT min(turn.sequence) FROM sessions_app_message turn
+    WHERE turn.user_id = %(user)s AND turn.session_id = ended.session_id AND turn.kind = 'turn' AND turn.role = 'user'
+      AND turn.sequence BETWEEN ended.first AND ended.last
+) END, first)"""
 
 
 class SummaryQuerySet(models.QuerySet["Summary"]):
@@ -86,18 +84,21 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return bool(self.begin_many({session: end}, {}))
 
     def begin_many(self, ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]) -> list[Session]:
-        """Add the next versions, as `begin` does, with one statement. Return the sessions with a new version.
+        """Add the next versions, like `begin`, with one statement per person. Return the sessions with a new version.
 
-        Turns in `appended` are not read. PostgreSQL has no statistics about a new person, so it would read all turns of
-        the person for each session of an import.
+        Turns in `appended` are not read.
         """
-        windows = [_window(session, end, appended.get(session, ())) for session, end in ends.items()]
-        columns = map(list, zip(*windows, strict=True))
-        parameters = dict(zip(("sessions", "users", "firsts", "lasts", "seeking"), columns, strict=True))
-        read_users = list({window.user for window in windows if window.seeks_start})
+        windows: dict[int, list[_Window]] = defaultdict(list)
+        for session, end in ends.items():
+            windows[session.user_id].append(_window(session, end, appended.get(session, ())))
+        begun: set[int] = set()
         with connection.cursor() as cursor:
-            cursor.execute(BEGIN_SQL, parameters | {"read_users": read_users})
-            begun = {pk for (pk,) in cursor}
+            for user, own in windows.items():
+                columns = map(list, zip(*own, strict=True))
+                parameters = dict(zip(("sessions", "firsts", "lasts", "seeking"), columns, strict=True))
+                start = _START_SQL if any(window.seeks_start for window in own) else "first"
+                cursor.execute(_BEGIN_SQL.format(start=start), parameters | {"user": user})
+                begun.update(pk for (pk,) in cursor)
         return [session for session in ends if session.pk in begun]
 
 
@@ -105,7 +106,6 @@ class _Window(NamedTuple):
     """The turns of a new version. If `seeks_start`, the version starts with the first user turn from `first` on."""
 
     session: int
-    user: int
     first: int
     last: int
     seeks_start: bool
@@ -119,7 +119,7 @@ def _window(session: Session, last: int, appended: Sequence[Message]) -> _Window
         said = (turn.sequence for turn in appended if turn.role == Message.Role.USER)
         first = next((sequence for sequence in said if first <= sequence <= last), first)
         seeks_start = False
-    return _Window(session.pk, session.user_id, first, last, seeks_start)
+    return _Window(session.pk, first, last, seeks_start)
 
 
 class Summary(models.Model):

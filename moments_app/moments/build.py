@@ -158,7 +158,8 @@ def _due_by_tokens(session: Session) -> bool:
 def _turns_to_build(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
     """Return the turns for one run: those before the lag that no moment covers. Also return whether more are left."""
     live_from = first_live_sequence(session, params)
-    waiting = session.messages.turns().unretracted().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
+    turns_of_session = session.messages.turns().unretracted().filter(user_id=session.user_id)
+    waiting = turns_of_session.filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Also read some turns after the boundary, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)

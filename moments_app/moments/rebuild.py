@@ -158,14 +158,15 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
 
 def _rewrite_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
     """Replace the old moments with the new ones in the session's partition events. Remove old keys elsewhere."""
-    for event in session.messages.partitions().filter(payload__moment_keys__has_any_keys=list(old)):
+    events = session.messages.partitions().filter(user_id=session.user_id)
+    for event in events.filter(payload__moment_keys__has_any_keys=list(old)):
         payload = event.payload or {}
         left = set(payload["moment_keys"]) - old
         named = [*session.moments.filter(key__in=left), *moments]
         named.sort(key=lambda moment: moment.first_sequence)
         rewrite(event, payload | PartitionEvent.of_build(named, journey=journey, session=session).fields)
     gone = old - {moment.key for moment in moments}
-    own = session.messages.partitions().filter(payload__last_n_moment_keys__has_any_keys=list(gone))
+    own = events.filter(payload__last_n_moment_keys__has_any_keys=list(gone))
     for row in [*own, *rows_with_keys(session, list(gone))]:
         remove_keys(row, gone)
 

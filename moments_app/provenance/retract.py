@@ -173,8 +173,9 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
         waiting=open_rebuilds(session),
     )
     turn_ids = list(found.turns.values_list("pk", flat=True))
-    Message.objects.filter(pk__in=turn_ids).update(retracted_at=retraction.created_at)
-    TurnEmbedding.objects.filter(source_id__in=turn_ids).delete()
+    user = session.user_id
+    Message.objects.filter(user_id=user, pk__in=turn_ids).update(retracted_at=retraction.created_at)
+    TurnEmbedding.objects.filter(user_id=user, source_id__in=turn_ids).delete()
     _withdraw(retraction, found)
     if found.moments and sequences is not None:
         first = min(moment.first_sequence for moment in found.moments)
@@ -265,7 +266,7 @@ def repeating_answers(retracted: RetractedText) -> list[RepeatingAnswer]:
 def _served_of(turns: Sequence[Message]) -> Iterator[str]:
     """Yield the addresses of the turns and of the rows derived from them."""
     for session, sequences in sequences_by_session([RepeatingAnswer(turn) for turn in turns]).items():
-        turns_of_it = session.messages.all_turns().filter(sequence__in=sequences)
+        turns_of_it = Message.objects.all_turns_of(session, sequence__in=sequences)
         yield from dependents_of_turns(session, turns_of_it, is_whole=False).addresses()
 
 
@@ -408,12 +409,13 @@ def _lock_other_atoms(found: ItemDependents) -> Iterator[MemoryAtom]:
 
 def recount(session: Session) -> None:
     """Recompute the session's counters from its rows."""
-    events = session.messages.partitions().aggregate(last=Max("sequence"))
+    own = session.messages.filter(user_id=session.user_id)
+    events = own.partitions().aggregate(last=Max("sequence"))
     session.live_from_sequence = 0 if events["last"] is None else events["last"] + 1
-    live = session.messages.turns().unretracted().filter(sequence__gte=session.live_from_sequence)
+    live = own.turns().unretracted().filter(sequence__gte=session.live_from_sequence)
     session.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
     summed = Summary.objects.for_session(session).completed().aggregate(last=Max("end_sequence"))["last"]
-    digests = session.messages.partitions().exclude(payload__partition_type="moment_compression")
+    digests = own.partitions().exclude(payload__partition_type="moment_compression")
     digested = digests.aggregate(last=Max("sequence"))["last"]
     session.summarised_sequence = max((n for n in (summed, digested) if n is not None), default=None)
     session.save(

@@ -235,7 +235,7 @@ def _restore_moments(retraction: Retraction, session: Session, newer: NewMoments
     withdrawn.restore(Moment)
     moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
-        turns = session.messages.turns().unretracted()
+        turns = session.messages.turns().unretracted().filter(user_id=session.user_id)
         turns.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*newer.moments, *moments])
@@ -254,7 +254,7 @@ def _restore_drafts(retraction: Retraction, session: Session) -> None:
 def _restore_events(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
     """Restore the session's partition events, which replace later ones, and other rows that referred to the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
-    session.messages.partitions().filter(sequence__gte=first).delete()
+    session.messages.partitions().filter(user_id=session.user_id, sequence__gte=first).delete()
     retraction.items.restore(Message, Job, Event)
 
 

@@ -345,7 +345,8 @@ class Session(models.Model):
     def begin_live_window(self, sequence: int) -> None:
         """Move the start of the live window forward to this turn."""
         self.live_from_sequence = max(self.live_from_sequence, sequence)
-        live = self.messages.turns().unretracted().filter(sequence__gte=self.live_from_sequence)
+        turns = self.messages.turns().unretracted().filter(user_id=self.user_id)
+        live = turns.filter(sequence__gte=self.live_from_sequence)
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
         self.save(update_fields=["live_from_sequence", "live_tokens"])
 
