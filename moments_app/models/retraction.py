@@ -150,10 +150,12 @@ class Retraction(models.Model):
 
     def turns(self) -> MessageQuerySet:
         """Return the retracted turns, except archived ones."""
-        return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)
+        own = Message.objects.turns().filter(user_id=self.user_id, session=self.session)
+        return own.filter(retracted_at=self.created_at)
 
     def archived_turns(self) -> MessageQuerySet:
-        return Message.objects.archived().filter(session=self.session, retracted_at=self.created_at)
+        own = Message.objects.archived().filter(user_id=self.user_id, session=self.session)
+        return own.filter(retracted_at=self.created_at)
 
 
 class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):

@@ -143,8 +143,10 @@ def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
 
 
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
+    users = {atom.user_id for atom in atoms if atom.user_id}
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
-    return list(CorrectedTurn.objects.filter(session__in=sessions).select_related("correction").order_by("pk"))
+    corrected = CorrectedTurn.objects.filter(user__in=users, session__in=sessions)
+    return list(corrected.select_related("correction").order_by("pk"))
 
 
 def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
