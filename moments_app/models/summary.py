@@ -22,7 +22,7 @@ PROCESS = "roll_summary"
 WINDOW = 14  # maximum turns in the window of a summary
 STUCK_AFTER = timedelta(minutes=5)  # age after which an unfinished summary without a job is restarted
 
-# This is a single statement, because each append that ends a round executes it.
+# This is a single statement, because each append that ends a round executes it. It reads turns only for `_START_SQL`.
 _BEGIN_SQL = """
 INSERT INTO moments_app_summary
     (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
@@ -39,7 +39,8 @@ FROM (
 ) ended
 ON CONFLICT DO NOTHING RETURNING session_id
 """
-# The first user turn of a window with `seeks_start`. Other windows, and those without a user turn, start with `first`.
+# A window with `seeks_start` starts with its first user turn. Other windows, and windows without a user turn, start
+# with `first`.
 _START_SQL = """COALESCE(CASE WHEN seeks_start THEN (
     SELECT min(turn.sequence) FROM sessions_app_message turn
     WHERE turn.user_id = %(user)s AND turn.session_id = ended.session_id AND turn.kind = 'turn' AND turn.role = 'user'

@@ -246,19 +246,25 @@ def _progress_of(kind: str, model: EmbeddingModel, refused: int) -> EmbeddingPro
     if kind == "turn":  # archived turns keep their vectors but are no longer sources
         own = own.filter(source__kind=Message.Kind.TURN, user_id=F("source__user_id"))
     rows = own.filter(vector__isnull=False), _SOURCES[kind]()
-    plans = [json.loads(some.explain(format="json"))[0]["Plan"] for some in rows]
-    vectors, texts = (plan["Plan Rows"] for plan in plans)
-    if is_exact := any(plan["Node Type"] == "Custom Scan" for plan in plans):  # on several servers: no estimates
-        vectors, texts = _counts(*rows, most=None)
-    elif max(vectors, texts) <= MAX_COUNTED:
-        vectors, texts = _counts(*rows, most=MAX_COUNTED + 1)
-        is_exact = max(vectors, texts) <= MAX_COUNTED
+    vectors, texts = map(_estimated_count, rows)
+    if max(vectors, texts) <= MAX_COUNTED:
+        vectors, texts = _counts(*rows)
+    is_exact = max(vectors, texts) <= MAX_COUNTED
     return EmbeddingProgress(kind, min(vectors, texts), refused, texts, is_exact)
 
 
-def _counts(*rows: QuerySet[Any], most: int | None) -> tuple[int, ...]:
-    """Count the rows of several queries with one query. Stop each count at `most`."""
-    queries = [some[:most].values("pk").query.sql_with_params() for some in rows]
+def _estimated_count(rows: QuerySet[Any]) -> int:
+    """Return the query planner's estimate of the number of rows."""
+    plan = json.loads(rows.explain(format="json"))[0]["Plan"]
+    if "Distributed Query" not in plan:
+        return int(plan["Plan Rows"])
+    job = plan["Distributed Query"]["Job"]  # Citus explains one of its tasks, which read similar numbers of rows
+    return int(job["Task Count"] * job["Tasks"][0]["Remote Plan"][0][0]["Plan"]["Plan Rows"])
+
+
+def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
+    """Count the rows of several queries with one query. Stop each count at `MAX_COUNTED` + 1."""
+    queries = [some[: MAX_COUNTED + 1].values("pk").query.sql_with_params() for some in rows]
     counts = ", ".join(f"(SELECT count(*) FROM ({sql}) counted)" for sql, _parameters in queries)  # noqa: S608 (ours)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {counts}", [value for _sql, parameters in queries for value in parameters])

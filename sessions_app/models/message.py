@@ -99,7 +99,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.order_by("sequence", "-kind", "id")
 
     def with_external_ids(self, user_id: int, names: Collection[tuple[int, str]]) -> Self:
-        """Return the messages of a person with these ids: (session's primary key, `external_id`)."""
+        """Return a person's messages with these ids, which are pairs (session's primary key, `external_id`)."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]

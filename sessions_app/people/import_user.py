@@ -257,6 +257,7 @@ class SessionOfMessage(Reference):
 def set_first_turns(importing: ImportState) -> None:
     """Set `kept_from_sequence` of added sessions to the first turn. Earlier turns were deleted before the export."""
     for session in importing.sessions():
-        first = session.messages.for_user(session.user).turns().aggregate(first=Min("sequence"))["first"]
+        turns = session.messages.turns().filter(user_id=session.user_id)
+        first = turns.aggregate(first=Min("sequence"))["first"]
         session.kept_from_sequence = session.last_sequence + 1 if first is None else first
         session.save(update_fields=["kept_from_sequence"])

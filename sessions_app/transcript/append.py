@@ -179,7 +179,7 @@ def append(
 def append_many(batches: Sequence[Batch]) -> list[Appended]:
     """Append all batches in order, or none. Return the result for each batch. Raise IdTaken like `append`.
 
-    The number of statements depends only on the number of people.
+    The number of statements depends on the number of people, not of sessions.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
@@ -243,7 +243,7 @@ def _with_context_id(new: NewMessage, context_id: UUID) -> NewMessage:
 
 
 def _existing(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
-    """Return the sessions' messages with the batches' external ids, with one query per person."""
+    """Return the sessions' messages with the batches' external ids, keyed by session and external id."""
     names: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for session, batch in zip(sessions, batches, strict=True):
         if session.message_count:

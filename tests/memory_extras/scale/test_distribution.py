@@ -96,11 +96,11 @@ class TestOnePostgreSQL:
 
 @pytest.mark.parametrize("app", ["sessions_app", "moments_app"])
 def test_no_statement_on_turns_has_an_empty_select_list(app: str) -> None:
-    """On Citus, such a subquery is an error if another part of the statement reads distributed rows."""
+    """Citus rejects such a subquery if the statement also reads distributed rows."""
     modules = [path for path in Path(settings.BASE_DIR, app).rglob("*.py") if path.parent.name != "migrations"]
-    texts = {path.name: path.read_text() for path in modules if path.name != "definer_functions.py"}
-    of_turns = {name: text for name, text in texts.items() if any(table in text for table in TABLES)}
-    assert of_turns and [name for name, text in of_turns.items() if "SELECT FROM" in text] == []
+    texts = {path: path.read_text() for path in modules if path.name != "definer_functions.py"}
+    of_turns = {path: text for path, text in texts.items() if any(table in text for table in TABLES)}
+    assert of_turns and [path for path, text in of_turns.items() if "SELECT FROM" in text] == []
 
 
 @pytest.fixture
