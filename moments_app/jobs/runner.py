@@ -37,7 +37,7 @@ from moments_app.models.circuit import OUTAGE, NotOpen
 from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT, Pause
 from moments_app.models.job import CannotChange, JobQuerySet
 from sessions_app.clock import database_now
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.models.daily_limit import Call, counting
 from sessions_app.models.event import named_actor
 from sessions_app.retention.archive_files import ArchiveError
@@ -174,7 +174,8 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         answer = process.think(input, engine, progress)
     with transaction.atomic():
         _hold_person(job)
-        process.commit(job, input, answer)
+        with counting(_call_of_commit(job)):
+            process.commit(job, input, answer)
 
 
 def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
@@ -195,6 +196,13 @@ def _hold_person(job: Job) -> None:
     """
     if job.user_id is not None and not UserProfile.objects.protect([job.user_id]):
         raise ClaimLost
+
+
+def _call_of_commit(job: Job) -> Call:
+    """Return the call that jobs requested by the commit belong to. It has no key if the job's key has been deleted."""
+    if job.key_id is not None and not ApiKey.objects.filter(pk=job.key_id).exists():
+        job.key = None
+    return Call(job.limit_subjects)
 
 
 def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: str) -> Callable[[CallRecord], None]:

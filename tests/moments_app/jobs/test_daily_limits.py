@@ -19,7 +19,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import tomorrow
 from tests.support.api import Api
 from tests.support.daily_limits import limit, next_day, used
-from tests.support.jobs import work_off
+from tests.support.jobs import running, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
 
@@ -153,6 +153,18 @@ def test_jobs_requested_by_a_job_count_for_the_same_key(service: Api, ada: UserP
     work_off()
     assert set(Job.objects.values_list("process", "key__name")) > {("digest_session", "service")}
     assert set(Job.objects.values_list("key__name", flat=True)) == {"service"}
+
+
+def test_a_job_whose_key_is_deleted_meanwhile_completes_and_requests_jobs_without_a_key(
+    service: Api, ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    talk(ada, 12)
+    service.post("sessions/s1/compact", user_id="ada")
+    [job] = Job.objects.filter(key__name="service")
+    with running(model_server, job):
+        ApiKey.objects.get(name="service").delete()
+    assert Job.objects.filter(pk=job.pk, status="completed", attempts=1).exists()
+    assert [requested.key for requested in Job.objects.filter(requested_by=f"job:{job.job_id}")] == [None]
 
 
 def test_jobs_without_model_calls_continue(ada: UserProfile, settings: Settings) -> None:
