@@ -158,7 +158,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
 
 def _rewrite_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
     """Replace the old moments with the new ones in the session's partition events. Remove old keys elsewhere."""
-    events = session.messages.partitions().filter(user_id=session.user_id)
+    events = Message.objects.boundaries_of(session)
     for event in events.filter(payload__moment_keys__has_any_keys=list(old)):
         payload = event.payload or {}
         left = set(payload["moment_keys"]) - old

@@ -140,6 +140,7 @@ def dependents_of_turns(session: Session, turns: QuerySet[Message], *, is_whole:
     )
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
+    events = Message.objects.boundaries_of(session).filter(sequence__gte=0 if is_whole else first)
     return TurnDependents(
         session=session,
         turns=turns,
@@ -147,7 +148,7 @@ def dependents_of_turns(session: Session, turns: QuerySet[Message], *, is_whole:
         drafts=list(EpisodeDraft.objects.filter(session=session).order_by("pk")),
         summaries=summaries,
         **vars(learned),
-        events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
+        events=list(events.order_by("pk")),
         mentions=rows_with_keys(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
         ranges=[] if is_whole else merge_ranges(_range_of(job) for job in formations),

@@ -409,13 +409,14 @@ def _lock_other_atoms(found: ItemDependents) -> Iterator[MemoryAtom]:
 
 def recount(session: Session) -> None:
     """Recompute the session's counters from its rows."""
-    own = session.messages.filter(user_id=session.user_id)
-    events = own.partitions().aggregate(last=Max("sequence"))
-    session.live_from_sequence = 0 if events["last"] is None else events["last"] + 1
-    live = own.turns().unretracted().filter(sequence__gte=session.live_from_sequence)
+    events = Message.objects.boundaries_of(session)
+    last = events.aggregate(last=Max("sequence"))["last"]
+    session.live_from_sequence = 0 if last is None else last + 1
+    turns = session.messages.turns().unretracted().filter(user_id=session.user_id)
+    live = turns.filter(sequence__gte=session.live_from_sequence)
     session.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
     summed = Summary.objects.for_session(session).completed().aggregate(last=Max("end_sequence"))["last"]
-    digests = own.partitions().exclude(payload__partition_type="moment_compression")
+    digests = events.exclude(payload__partition_type="moment_compression")
     digested = digests.aggregate(last=Max("sequence"))["last"]
     session.summarised_sequence = max((n for n in (summed, digested) if n is not None), default=None)
     session.save(

@@ -254,7 +254,7 @@ def _restore_drafts(retraction: Retraction, session: Session) -> None:
 def _restore_events(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
     """Restore the session's partition events, which replace later ones, and other rows that referred to the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
-    session.messages.partitions().filter(user_id=session.user_id, sequence__gte=first).delete()
+    Message.objects.boundaries_of(session).filter(sequence__gte=first).delete()
     retraction.items.restore(Message, Job, Event)
 
 
