@@ -174,7 +174,7 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         answer = process.think(input, engine, progress)
     with transaction.atomic():
         _hold_person(job)
-        with counting(_call_of_commit(job)):
+        with counting(_call_for_requested_jobs(job)):
             process.commit(job, input, answer)
 
 
@@ -198,8 +198,8 @@ def _hold_person(job: Job) -> None:
         raise ClaimLost
 
 
-def _call_of_commit(job: Job) -> Call:
-    """Return the call that jobs requested by the commit belong to. It has no key if the job's key has been deleted."""
+def _call_for_requested_jobs(job: Job) -> Call:
+    """Return the call that counts the jobs that a commit requests. Clear the job's key if it has been deleted."""
     if job.key_id is not None and not ApiKey.objects.filter(pk=job.key_id).exists():
         job.key = None
     return Call(job.limit_subjects)

@@ -22,7 +22,8 @@ PROCESS = "roll_summary"
 WINDOW = 14  # maximum turns in the window of a summary
 STUCK_AFTER = timedelta(minutes=5)  # age after which an unfinished summary without a job is restarted
 
-# This is a single statement, because each append that ends a round executes it. It reads turns only for `_START_SQL`.
+# This is a single statement, because each append that ends a round executes it. It reads turns only if `start` is
+# `_START_SQL`.
 _BEGIN_SQL = """
 INSERT INTO moments_app_summary
     (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
@@ -87,7 +88,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
     def begin_many(self, ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]) -> list[Session]:
         """Add the next versions, like `begin`, with one statement per person. Return the sessions with a new version.
 
-        Turns in `appended` are not read.
+        Turns in `appended` are not read from the database.
         """
         windows: dict[int, list[_Window]] = defaultdict(list)
         for session, end in ends.items():

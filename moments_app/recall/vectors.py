@@ -258,7 +258,7 @@ def _estimated_count(rows: QuerySet[Any]) -> int:
     plan = json.loads(rows.explain(format="json"))[0]["Plan"]
     if "Distributed Query" not in plan:
         return int(plan["Plan Rows"])
-    job = plan["Distributed Query"]["Job"]  # Citus explains one of its tasks, which read similar numbers of rows
+    job = plan["Distributed Query"]["Job"]  # Citus explains only one task. All tasks read about as many rows.
     return int(job["Task Count"] * job["Tasks"][0]["Remote Plan"][0][0]["Plan"]["Plan Rows"])
 
 

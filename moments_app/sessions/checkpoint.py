@@ -121,13 +121,13 @@ def open_items(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryA
     items = MemoryAtom.objects.active().filter(
         user=user, is_candidate=False, kind__in=OPEN, source_session__in=live_from
     )
-    told = list(items.in_order())
-    sources = {pk for item in told for pk in item.source_message_ids}
+    ordered = list(items.in_order())
+    sources = {pk for item in ordered for pk in item.source_message_ids}
     turns = Message.objects.filter(user_id=user, session__in=live_from, pk__in=sources)
     places = turns.values_list("session_id", "pk", "sequence")
     live = {(session, pk) for session, pk, sequence in places if sequence >= live_from[session]}
     found: dict[int, list[MemoryAtom]] = {pk: [] for pk in live_from}
-    for item in told:
+    for item in ordered:
         session = item.source_session_id
         if session is not None and any((session, pk) in live for pk in item.source_message_ids):
             found[session].append(item)

@@ -179,7 +179,7 @@ def append(
 def append_many(batches: Sequence[Batch]) -> list[Appended]:
     """Append all batches in order, or none. Return the result for each batch. Raise IdTaken like `append`.
 
-    The number of statements depends on the number of people, not of sessions.
+    The number of statements grows with the number of people, but not with the number of sessions.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too

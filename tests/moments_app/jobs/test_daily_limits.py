@@ -155,7 +155,7 @@ def test_jobs_requested_by_a_job_count_for_the_same_key(service: Api, ada: UserP
     assert set(Job.objects.values_list("key__name", flat=True)) == {"service"}
 
 
-def test_a_job_whose_key_is_deleted_meanwhile_completes_and_requests_jobs_without_a_key(
+def test_a_job_whose_key_is_deleted_while_it_runs_completes_and_requests_jobs_without_a_key(
     service: Api, ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     talk(ada, 12)
