@@ -1,6 +1,6 @@
 """The OpenAPI schema, in two versions: one for users' keys, and one for all other clients.
 
-Generating it takes a second, so the web server does it once, before it forks its processes.
+The web server generates both before it forks its processes, so that no request waits for them.
 """
 
 import hashlib
