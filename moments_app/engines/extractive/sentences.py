@@ -250,7 +250,7 @@ def quotes_of(sentence: str) -> list[str]:
     is_quoted = in_quotation(sentence)
     cuts = [0, *(cut.start() for cut in _PIECE.finditer(sentence) if not is_quoted(cut.start())), len(sentence)]
     pieces = [sentence[start:end] for start, end in pairwise(cuts)]
-    if len(pieces) > MAX_PIECES:
+    if not 1 < len(pieces) <= MAX_PIECES:
         return [sentence]
     parts, subject = [""], ""
     for piece in pieces:

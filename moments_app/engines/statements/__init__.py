@@ -237,12 +237,17 @@ def _worths() -> list[tuple[float, re.Pattern[str]]]:
     return [(float(worth), re.compile(fill_pattern(pattern, parts))) for worth, pattern in table_lines("worth")]
 
 
-@lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
 def statement_of(text: str) -> Statement | None:
     """Return the statement in a sentence, or None if no pattern matches. The sentence may start with its speaker."""
     line = SPEAKER.match(text)
-    speaker, said = (line[1], text[line.end() :]) if line else (USER, text)
-    said = _LEFT_OUT.sub("", said).replace(" … ", " ")
+    found = _statement_in(text[line.end() :] if line else text)
+    return replace(found, subject=line[1] if line else USER) if found and found.subject == "I" else found
+
+
+@lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly, with and without their speakers
+def _statement_in(text: str) -> Statement | None:
+    """Return the statement in a sentence without its speaker. The subject "I" is the speaker."""
+    said = _LEFT_OUT.sub("", text).replace(" … ", " ")
     if is_not_asserted(said):
         return None
     found = _first_match(said, _patterns(in_english=False))
@@ -250,7 +255,7 @@ def statement_of(text: str) -> Statement | None:
         return _first_match(said, _patterns(in_english=True))
     clauses = (_first_match(clause, _patterns(in_english=True)) for clause in _clauses(said))
     found = found or next(filter(None, clauses), None)
-    return replace(found, subject=speaker) if found and found.subject == "I" else None
+    return found if found and found.subject == "I" else None
 
 
 def _clauses(text: str) -> list[str]:
