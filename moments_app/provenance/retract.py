@@ -191,7 +191,7 @@ def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[
     lock_sessions([*sessions, *answers])
     left = {}
     for session, sequences in answers.items():
-        believed = session.messages.turns().unretracted().filter(sequence__in=sequences)
+        believed = session.messages.turns().unretracted().filter(user_id=session.user_id, sequence__in=sequences)
         left[session] = sorted(believed.values_list("sequence", flat=True))
     return {session: sequences for session, sequences in left.items() if sequences}
 
@@ -343,7 +343,8 @@ def _engine_calls(found: TurnDependents) -> int:
     calls = 0
     if found.moments:
         ours = (min(m.first_sequence for m in found.moments), found.session.built_to)
-        calls = calls_for(found.session.messages.turns().filter(sequence__range=ours).exclude(pk__in=found.turns))
+        turns = found.session.messages.turns().filter(user_id=found.session.user_id, sequence__range=ours)
+        calls = calls_for(turns.exclude(pk__in=found.turns))
     return calls + len(found.ranges) + bool(found.summaries)
 
 
