@@ -39,6 +39,7 @@ from moments_app.jobs.process import (
     tokens_of,
 )
 from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
+from moments_app.models.job import DueRun
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import end_of_round, engine_turn
@@ -155,7 +156,8 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
         _complete_job(job, summary, input)
         queue_next(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
 
-    def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
+    def due_runs(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueRun]:
+        """Begin the versions that new messages make due, and return the runs that write them."""
         ended = [(session, messages, end_of_round(messages)) for session, messages in appended]
         due = {
             session: end
@@ -165,7 +167,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
         by_session: dict[Session, list[Message]] = defaultdict(list)
         for session, messages in appended if due else ():
             by_session[session] += messages
-        return _queue_many(due, requested_by="append", appended=by_session)
+        return _begin(due, by_session)
 
     def failed(self, job: Job, error: str) -> None:
         """Mark this run's version as failed. The next attempt starts another version, over the newest window."""
@@ -213,15 +215,13 @@ def queue_next(session: Session, end: int | None, *, requested_by: str) -> None:
         end: sequence number of the turn that ended the last round, if any.
     """
     if end is not None and is_due(session, end):
-        _queue_many({session: end}, requested_by=requested_by, appended={})
+        Job.objects.request_many(_begin({session: end}, {}), requested_by=requested_by)
 
 
-def _queue_many(
-    ends: Mapping[Session, int], *, requested_by: str, appended: Mapping[Session, Sequence[Message]]
-) -> list[Job]:
-    """Queue the next versions for sessions that have none in progress. Without sessions, run no query."""
+def _begin(ends: Mapping[Session, int], appended: Mapping[Session, Sequence[Message]]) -> list[DueRun]:
+    """Begin the next versions for sessions that have none in progress. Without sessions, run no query."""
     sessions = Summary.objects.begin_many(ends, appended) if ends else []
-    return Job.objects.request_many(RollSummary.name, sessions, requested_by=requested_by, due_now=True)
+    return [DueRun(RollSummary.name, session, due_now=True) for session in sessions]
 
 
 def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bool:

@@ -20,7 +20,7 @@ from django.dispatch import receiver
 
 from moments_app.engines import EngineFactory
 from moments_app.models import Circuit, Correction, Job, MemoryStream, PromptResource, PromptVersion
-from moments_app.models.job import TITLES, JobQuerySet
+from moments_app.models.job import TITLES, DueRun, JobQuerySet
 from moments_app.turns.platform_text import note_platform_text
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -230,10 +230,10 @@ class Process(ABC, Generic[Input, Answer]):
         """Return whether a session's appended messages make a run due. Called for each append."""
         return False
 
-    def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
-        """Queue the runs that new messages make due, in the append's transaction. If none are due, run no query."""
+    def due_runs(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueRun]:
+        """Return the runs that new messages make due. Called in the append's transaction."""
         due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
-        return Job.objects.request_many(self.name, list(due), requested_by="append")
+        return [DueRun(self.name, session) for session in due]
 
     def failed(self, job: Job, error: str) -> None:
         """Undo what a failed attempt has started. Called before the job is queued again or marked as failed."""
@@ -286,7 +286,8 @@ def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_:
     """Queue the jobs that these messages make due, and return them. Run no query if nothing is due."""
     for session, messages in appended:  # first, because the jobs ignore platform text
         note_platform_text(session, messages)
-    return [job for process in processes() for job in process.after_append(appended)]
+    due = [run for process in processes() for run in process.due_runs(appended)]
+    return Job.objects.request_many(due, requested_by="append")
 
 
 def names_in(lane: Lane) -> list[str]:

@@ -9,7 +9,8 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from django.conf import settings
 from django.core import signing
@@ -52,6 +53,14 @@ LONGEST_BACKOFF = timedelta(hours=1)
 
 def title_of(name: str) -> str:
     return TITLES.get(name) or name.replace("_", " ").replace("-", " ").capitalize()
+
+
+class DueRun(NamedTuple):
+    """A run of a process that became due. If `due_now`, an open job that waits for a retry becomes due too."""
+
+    process: str
+    session: Session
+    due_now: bool = False
 
 
 class CannotChange(Refusal):
@@ -281,29 +290,43 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         wake(Channel.TASKS)
         return job
 
-    def request_many(
-        self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
-    ) -> "list[Job]":
-        """Queue a process for distinct sessions, as `request` does, with one statement.
+    def request_many(self, runs: "Sequence[DueRun]", *, requested_by: str) -> "list[Job]":
+        """Queue distinct runs, as `request` does, with one statement, and another one if jobs are already open.
 
-        Return the jobs, in the order of the sessions.
+        Return the jobs, in the order of the runs.
         """
         jobs = [
-            Job(process=process, session=session, user_id=session.user_id, requested_by=requested_by)
-            for session in sessions
+            Job(process=run.process, session=run.session, user_id=run.session.user_id, requested_by=requested_by)
+            for run in runs
         ]
         for job in jobs:
             job.record_origin()
-        insert_missing(jobs, unique_field="session_id")
+        insert_missing(jobs, unique_fields=["process", "session_id"])
         if any(job.pk for job in jobs):
             wake_workers()
-        return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
+        found = self._open_jobs_like([job for job in jobs if job.pk is None])
+        return [
+            job if job.pk else self._join(job, found.get((job.process, job.session_id)), due_now=run.due_now)
+            for run, job in zip(runs, jobs, strict=True)
+        ]
 
-    def _join(self, job: "Job", *, due_now: bool, stays_open: bool = False) -> "Job":
-        """Return the open job for the same work as `job`, updated with the new request."""
+    def _open_jobs_like(self, jobs: "Sequence[Job]") -> "dict[tuple[str, int | None], Job]":
+        """Return the open jobs for the same work as jobs of sessions, keyed by process and session."""
+        if not jobs:
+            return {}
+        processes, sessions, users = ({*map(attrgetter(name), jobs)} for name in ("process", "session_id", "user_id"))
+        same = self.open().filter(process__in=processes, session__in=sessions, stream=None, user__in=users)
+        return {(job.process, job.session_id): job for job in same}
+
+    def _join(self, job: "Job", found: "Job | None" = None, *, due_now: bool, stays_open: bool = False) -> "Job":
+        """Return the open job for the same work as `job`, updated with the new request.
+
+        Args:
+            found: the open job, if it is known.
+        """
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
-        while (found := same._locked_open() if stays_open else same.first()) is None:  # the job ended in the meantime
-            if self._is_new(job):
+        while found is None and (found := same._locked_open() if stays_open else same.first()) is None:
+            if self._is_new(job):  # the open job ended in the meantime
                 return job
         if job.force:
             found.force_queued(job.params)

@@ -138,7 +138,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         streams = [MemoryStream(session=session, agent_id=session.agent_id, **own) for session in sessions]
         agents = sorted({session.agent_id for session in sessions})
         streams += [MemoryStream(agent_id=agent, **persons) for agent in agents]
-        insert_missing(streams, unique_field="stream_id")
+        insert_missing(streams, unique_fields=["stream_id"])
 
     def learning_from_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
         """Return the streams to which formations add items, keyed by session. All sessions belong to one person."""

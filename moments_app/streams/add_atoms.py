@@ -61,7 +61,7 @@ def add_to_streams(
     added: list[MemoryAtom] = []
     settled: list[MemoryAtom] = []
     for atoms in _without_repetitions(new):
-        inserted = insert_missing(atoms, unique_field="atom_id")
+        inserted = insert_missing(atoms, unique_fields=["atom_id"])
         settled += recompute_timelines(inserted, Cause(requested_by))
         added += inserted
     if added:

@@ -115,24 +115,25 @@ def insert_if_missing(instance: Model) -> bool:
     return True
 
 
-def insert_missing(instances: Sequence[Row], *, unique_field: str) -> list[Row]:
+def insert_missing(instances: Sequence[Row], *, unique_fields: Sequence[str]) -> list[Row]:
     """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     If two of them conflict with each other, the first one is added.
 
     Args:
-        unique_field: A field that has a different value in each row.
+        unique_fields: Fields whose values together are different in each row.
 
     Returns:
         The rows that this call added, in the same order, with their primary keys.
     """
     if not instances:
         return []
-    added = {name: pk for pk, name in _insert_missing(instances, [unique_field])}
-    missing = [instance for instance in instances if getattr(instance, unique_field) in added]
-    for instance in missing:
-        instance.pk, instance._state.adding = added[getattr(instance, unique_field)], False
-    return missing
+    keys = [tuple(getattr(instance, name) for name in unique_fields) for instance in instances]
+    added = {tuple(key): pk for pk, *key in _insert_missing(instances, unique_fields)}
+    missing = [(instance, added[key]) for instance, key in zip(instances, keys, strict=True) if key in added]
+    for instance, pk in missing:
+        instance.pk, instance._state.adding = pk, False
+    return [instance for instance, _pk in missing]
 
 
 def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:

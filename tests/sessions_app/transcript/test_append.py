@@ -7,7 +7,9 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, Max, Sum
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
+from moments_app.models import Job
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
@@ -204,6 +206,25 @@ def test_an_append_that_makes_a_build_due_takes_one_more_query(service: Api) -> 
     with CaptureQueriesContext(connection) as queries:
         assert service.post("sessions/s1/messages", user_id="ada", messages=batch).json()["jobs"]
     assert len(queries) == 7, "\n".join(q["sql"][:120] for q in queries)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("forming")
+def test_an_append_requests_all_jobs_with_one_query_and_finds_open_ones_with_another(
+    service: Api, settings: Settings
+) -> None:
+    settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"provider": "openai"})
+
+    def append() -> tuple[set[str], int]:
+        with CaptureQueriesContext(connection) as queries:
+            jobs = service.post("sessions/s1/messages", user_id="ada", messages=messages(500)).json()["jobs"]
+        return {job["process"] for job in jobs}, len(queries)
+
+    service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
+    due = {"build_moments", "embed", "form_memories"}
+    assert append() == (due, 6)
+    assert append() == (due, 7)
+    assert Job.objects.count() == len(due)
 
 
 def test_row_13_messages_with_shuffled_times_keep_their_order(service: Api) -> None:
