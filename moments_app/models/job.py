@@ -324,9 +324,10 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         Args:
             found: the open job, if it is known.
         """
-        same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
-        while found is None and (found := same._locked_open() if stays_open else same.first()) is None:
-            if self._is_new(job):  # the open job ended in the meantime
+        while found is None:
+            same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
+            found = same._locked_open() if stays_open else same.first()
+            if found is None and self._is_new(job):  # the open job ended in the meantime
                 return job
         if job.force:
             found.force_queued(job.params)
