@@ -35,6 +35,7 @@ from sessions_app.api.fields import (
     PublicIdField,
     TextField,
     UUIDField,
+    WordsField,
 )
 from sessions_app.api.messages import MessageAnswer
 from sessions_app.api.pagination import PAGE_MAX
@@ -225,7 +226,7 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
 class FactPatch(PersonQuery):
     """A correction or the end of a fact."""
 
-    content = TextField(
+    content = WordsField(
         max_length=4_000, required=False, help_text="The correct text. Send this field if the old text was never true."
     )
     state = serializers.ChoiceField(

@@ -314,6 +314,7 @@ def test_a_past_fact_is_corrected_in_the_past(life: UserProfile, service: Api) -
         {"content": "x", "valid_until": "2025-01-01T00:00:00Z"},
         {"state": "ended", "valid_until": "2025-01-01"},
         {"content": ""},
+        {"content": " \n"},
         {"said": "x"},
     ],
 )
