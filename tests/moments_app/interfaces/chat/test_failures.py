@@ -200,7 +200,7 @@ def test_a_message_with_an_empty_answer_says_so(client: Client, upstream: OpenAI
     upstream.queue(behave.content(text))
     ask(client(), "Hello")
     assert stored(1) == [("user", "Hello")]
-    wait_until(incomplete)
+    wait_until(lambda: bool(incomplete()))
     assert incomplete() == [("Hello", "empty")]
 
 
