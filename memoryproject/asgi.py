@@ -32,6 +32,7 @@ from memoryproject.serving.request_limits import (
     read_body,
     refuse,
     refuse_ambiguous,
+    refuse_undecodable,
     replay_body,
 )
 from memoryproject.settings import CONF
@@ -106,6 +107,7 @@ async def _respond(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
     refuse_ambiguous(scope["headers"], scope["query_string"])
+    refuse_undecodable(scope["raw_path"], scope["query_string"])
     body = await read_body(scope, receive, limit=settings.API_MAX_BODY_BYTES)
     identify = partial(caller_of, dict(scope["headers"]).get(b"authorization", b""))
     # The chat endpoint waits for a model, and has its own time limits.

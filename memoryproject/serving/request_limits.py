@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import chain
 from typing import IO, Any, cast
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_to_bytes
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from a2wsgi.wsgi import build_environ
@@ -197,6 +197,15 @@ def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
     for name in IDENTITY_PARAMETERS:
         if len(named.get(name, ())) > 1:
             raise Refused(400, "ambiguous_parameter", f"{name} was sent more than once. Send it once.")
+
+
+def refuse_undecodable(path: bytes, query: bytes) -> None:
+    """Raise `Refused` if a URL is not in UTF-8. Decoding replaces invalid bytes, so two ids could become the same."""
+    try:
+        unquote_to_bytes(path).decode()
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError:
+        raise Refused(400, "not_utf8", "The URL is not in UTF-8.") from None
 
 
 def session_of(path: str) -> str:

@@ -149,7 +149,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def statements_of(self, user: UserProfile | None) -> Self:
-        return self.findable().filter(user=user)
+        return self.findable().for_user(user)
 
     def current(self) -> Self:
         """Return the facts not known to have ended."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from moments_app.engines.statements import AGE, HOME, RELATIONSHIP, WORK, statement_of
-from moments_app.engines.words import plain_words, without_marks, words_of
+from moments_app.engines.words import plain_words, speaker_of, without_marks, words_of
 from moments_app.models import Correction, Moment, Summary
 from moments_app.models.correction import replace_words
 from moments_app.moments.partition import rewrite
@@ -78,7 +78,19 @@ class Rewording:
         changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
         if not new or matcher.ratio() < 0.5 or any(change[0] != "replace" for change in changes):
             return []
+        if changes and changes[0][1] == self._subject_words:
+            return []
         return [(" ".join(old[a:b]), " ".join(new[c:d])) for _, a, b, c, d in changes]
+
+    @property
+    def _subject_words(self) -> int | None:
+        """Return the number of words before the verb if the speaker becomes the subject of the sentence, or None.
+
+        "User: I'm allergic to nuts" is then "User is allergic to nuts". A text may contain "I'm" without the speaker,
+        so "is" can't replace it.
+        """
+        old, new = speaker_of(self.before), speaker_of(self.after)
+        return len(_WORD.findall(old or new)) if old != new else None
 
     @property
     def is_name(self) -> bool:

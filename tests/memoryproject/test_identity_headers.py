@@ -1,4 +1,4 @@
-"""A request that sends an identity header or parameter twice is refused."""
+"""A request is refused if it sends an identity header or parameter twice, or if an id is not in UTF-8."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,8 @@ def call(site: str, entry: str, headers: list[tuple[str, str]], query: str = "")
     method, path = ENTRY_POINTS[entry]
     path = f"{path.partition('?')[0]}?{query}" if query else path
     body = {"MCP": LIST, "chat": SAID}.get(entry)
-    return httpx2.request(method, f"{site}{path}", headers=headers, json=body)
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    return httpx2.request(method, f"{site}{path}", headers=encoded, json=body)
 
 
 @pytest.mark.parametrize("entry", ENTRY_POINTS)
@@ -68,3 +69,21 @@ def test_a_repeated_identity_parameter_is_rejected_by_name(site: str, entry: str
 def test_a_person_named_by_different_parameters_is_served(site: str) -> None:
     key = ApiKey.objects.issue("application")[1]
     assert call(site, "REST", sent(key), "user_id=ada&limit=5&offset=0").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["users/Jos%e9", "sessions/caf%e9/messages?user_id=ada", "facts?user_id=Jos%E9"])
+def test_row_9_a_url_that_is_not_in_utf_8_is_rejected(site: str, path: str) -> None:
+    """Ids with different invalid bytes would become the same id."""
+    key = ApiKey.objects.issue("application")[1]
+    answer = httpx2.get(f"{site}/api/v1/{path}", headers=sent(key))
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "not_utf8")
+    assert call(site, "REST", sent(key), "user_id=Jos%C3%A9").status_code == 200
+
+
+@pytest.mark.parametrize("entry", ["MCP", "chat"])
+def test_row_9_an_id_in_a_header_that_is_not_in_utf_8_is_rejected_by_name(site: str, entry: str) -> None:
+    key = ApiKey.objects.issue("application")[1]
+    for name in ("X-User-Id", "X-Agent-Id"):
+        answer = call(site, entry, list((dict(sent(key)) | {name: "Jos\xe9"}).items()))
+        assert answer.status_code == 400 and name in answer.text
+    assert not UserProfile.objects.exists()

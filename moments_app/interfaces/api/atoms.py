@@ -19,7 +19,7 @@ from sessions_app.api.fields import (
     ExternalIdField,
     PersonQuery,
     PublicIdField,
-    TextField,
+    WordsField,
 )
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import key_of
@@ -42,7 +42,7 @@ class AtomInput(PersonQuery):
     """An item that the client writes directly."""
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
-    content = TextField(max_length=4_000)
+    content = WordsField(max_length=4_000)
     external_id = ExternalIdField(
         help_text="Your own id for the item. If a request is repeated with the same id, the item is not added again.",
     )

@@ -24,6 +24,7 @@ from sessions_app.api.fields import (
     PublicIdField,
     TextField,
     UUIDField,
+    WordsField,
 )
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
@@ -41,7 +42,7 @@ class EntityPatch(PersonQuery):
     """The fields of an entity that can be changed."""
 
     kind = serializers.ChoiceField(choices=EntityKind.choices, required=False)
-    title = TextField(max_length=255, required=False)
+    title = WordsField(max_length=255, required=False)
     body = TextField(max_length=10_000, allow_blank=True, required=False)
     status = serializers.ChoiceField(choices=EntityStatus.choices, required=False)
     due_at = AwareDateTimeField(required=False, allow_null=True)
@@ -51,7 +52,7 @@ class EntityInput(EntityPatch):
     """A new entity."""
 
     kind = serializers.ChoiceField(choices=EntityKind.choices)
-    title = TextField(max_length=255)
+    title = WordsField(max_length=255)
     external_id = ExternalIdField(
         help_text="Your own id for the entity. If a request is repeated with the same id, the entity is not"
         " added again.",

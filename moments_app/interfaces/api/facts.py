@@ -35,6 +35,7 @@ from sessions_app.api.fields import (
     PublicIdField,
     TextField,
     UUIDField,
+    WordsField,
 )
 from sessions_app.api.messages import MessageAnswer
 from sessions_app.api.pagination import PAGE_MAX
@@ -198,7 +199,7 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
     if "as_of" not in values and values["state"] == HOLDING:
         facts = facts.without_repeats()
     if after := values.get("after"):
-        facts = facts.older_than(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))
+        facts = facts.older_than(one_or_404(MemoryAtom.objects.for_user(user), atom_id=after))
     found = list(facts.defer("search_vector").newest_first()[: values["limit"] + 1])
     page = {"facts": found[: values["limit"]], "has_more": len(found) > values["limit"]}
     return dict(FactList(page).data)
@@ -218,14 +219,14 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
     Raises:
         NotFound: the fact doesn't exist, or belongs to another person.
     """
-    facts = MemoryAtom.objects.filter(user=user).select_related(*RELATED, "stream", "user")
+    facts = MemoryAtom.objects.for_user(user).select_related(*RELATED, "stream", "user")
     return one_or_404(facts.defer("search_vector"), atom_id=fact_id)
 
 
 class FactPatch(PersonQuery):
     """A correction or the end of a fact."""
 
-    content = TextField(
+    content = WordsField(
         max_length=4_000, required=False, help_text="The correct text. Send this field if the old text was never true."
     )
     state = serializers.ChoiceField(

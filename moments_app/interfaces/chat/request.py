@@ -38,6 +38,7 @@ URL_PREFIX = "/v1/"  # the prefix of the chat endpoint's URLs
 CACHE_SECONDS = 300  # how long a verified key stays valid while the database is down
 
 _message_input, _public_id = MessageInput(), PublicIdField()
+_ID_RULE = "must have 1 to 255 characters without a slash or NUL, and can't be '.' or '..'"
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ def _id_in_body(field: str, value: Any) -> str:
     try:
         text: str = _public_id.run_validation(value)
     except ValidationError:
-        raise ChatError(400, f"invalid_{field}", f"{field} must have 1 to 255 characters and no slash.") from None
+        raise ChatError(400, f"invalid_{field}", f"{field} {_ID_RULE}.") from None
     return text
 
 
@@ -265,5 +266,5 @@ def _id_in_header(headers: Headers, name: str) -> str:
     try:
         text: str = _public_id.run_validation(value.encode("latin-1").decode())
     except (UnicodeDecodeError, ValidationError):
-        raise ChatError(400, "invalid_header", f"{name} must have 1 to 255 characters in UTF-8 and no slash.") from None
+        raise ChatError(400, "invalid_header", f"{name} {_ID_RULE}. Send it in UTF-8.") from None
     return text

@@ -201,7 +201,7 @@ class Round:
             return None, "refused"
         metadata = {"source": SOURCE, CONTEXT_ID: self.context_id, INCOMPLETE: why}
         turn = answer.turn(without_empty(metadata), is_whole=not why)
-        return (replace(turn, created_at=self.ended_at), "") if turn else (None, why)
+        return (replace(turn, created_at=self.ended_at), "") if turn else (None, why or "empty")
 
 
 class WriteAhead:

@@ -9,7 +9,7 @@ import asyncio
 from anyio import to_thread
 from django.conf import settings
 from django.db import OperationalError
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
 from starlette.responses import JSONResponse
@@ -91,13 +91,22 @@ def _connect(scope: Scope) -> Connection | JSONResponse:
 
 def _connection_of(request: Request) -> Connection:
     names = {"user_id": "X-User-Id", "agent_id": "X-Agent-Id"}
-    # Django decodes headers as Latin-1, but clients send ids as UTF-8.
     given = {
-        field: request.headers[header].encode("latin-1").decode(errors="replace")
+        field: _text_of(request.headers[header], field, header)
         for field, header in names.items()
         if header in request.headers
     }
     values = ConnectionHeaders.validated(given)
     key = key_of(request)
+    if key.user is None and "user_id" not in values:
+        raise ValidationError({"user_id": "Send X-User-Id. A service key must name the user."}, code="required")
     user_id = user_id_of(request, values.get("user_id"))
     return Connection(user_id, values["agent_id"], key.actor, key.scope, key.application_id)
+
+
+def _text_of(value: str, field: str, header: str) -> str:
+    """Decode a header. Django decodes headers as Latin-1, but clients send ids as UTF-8."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise ValidationError({field: f"{header} is not in UTF-8."}, code="not_utf8") from None

@@ -7,7 +7,7 @@ and return the same data. They run in threads, so none of them blocks the event 
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.paginator import InvalidPage, Paginator
@@ -18,6 +18,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
+from pydantic import Field
 from rest_framework.exceptions import APIException, NotFound
 
 from memoryproject.serving.fair_shares import Refused
@@ -267,7 +268,7 @@ def prompt_text(name: str) -> dict[str, Any]:
 @tool(only_reads=True)
 def search_long_term_memory(
     query: str,
-    memory_types: list[Literal["fact", "moment", "turn"]] | None = None,
+    memory_types: Annotated[list[Literal["fact", "moment", "turn"]], Field(min_length=1)] | None = None,
     match_count: int | None = None,
     as_of: str | None = None,
     since: str | None = None,

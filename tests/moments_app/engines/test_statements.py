@@ -164,6 +164,12 @@ def test_a_day_without_a_year_is_the_last_one_before_the_statement() -> None:
         ("Друзья зовут меня Лёля.", ("User", "name", "Лёля", False)),
         ("Приятно познакомиться, я Инна.", ("User", "name", "Инна", False)),
         ("Проживаю в Твери.", ("User", "home", "Твери", False)),
+        ("I don't live in Porto, I live in Faro.", ("User", "home", "Faro", False)),
+        ("I do not live in Porto, but I live in Faro.", ("User", "home", "Faro", False)),
+        ("Ich wohne nicht in Bonn, ich wohne in Ulm.", ("User", "home", "Ulm", False)),
+        ("No vivo en Madrid, vivo en Lima.", ("User", "home", "Lima", False)),
+        ("Je n'habite pas à Lyon, j'habite à Lille.", ("User", "home", "Lille", False)),
+        ("Я не живу в Москве, я живу в Казани.", ("User", "home", "Казани", False)),
     ],
 )
 def test_statements_in_the_first_person_are_parsed(text: str, read: tuple[str, str, str, bool]) -> None:
@@ -260,6 +266,7 @@ def test_denied_and_hypothetical_statements_have_no_value(text: str) -> None:
     "text",
     [
         "I don't live in Berlin.",
+        "I don't live in Berlin, I told you.",
         "I do not work at Siemens.",
         "Ich wohne nicht in Berlin.",
         "No vivo en Madrid.",

@@ -184,6 +184,14 @@ def test_a_source_turn_with_different_wording_of_the_name_is_marked(ada: UserPro
 
 
 @pytest.mark.slow
+def test_only_the_wrong_sentence_of_a_turn_reads_differently(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", "I'm a nurse in Oslo. I'm allergic to nuts.")
+    fact = the_fact("User: I'm allergic to nuts.")
+    assert service.patch(f"facts/{fact}", user_id="ada", content="User is allergic to eggs.").status_code == 200
+    turn = as_corrected(list(Message.objects.turns().in_order()))[0]
+    assert turn.content == "I'm a nurse in Oslo. User is allergic to eggs."
+
+
 def test_a_turn_reads_as_the_latest_of_several_corrections(ada: UserProfile, service: Api) -> None:
     said = "My name is Will. I will sail to Rome."
     session = say(ada, "s1", "2025-01-20", said).session
@@ -314,6 +322,7 @@ def test_a_past_fact_is_corrected_in_the_past(life: UserProfile, service: Api) -
         {"content": "x", "valid_until": "2025-01-01T00:00:00Z"},
         {"state": "ended", "valid_until": "2025-01-01"},
         {"content": ""},
+        {"content": " \n"},
         {"said": "x"},
     ],
 )
@@ -414,6 +423,30 @@ def test_one_of_several_sentences_is_corrected_everywhere() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "text", "read"),
     [
+        (
+            "User: I'm allergic to nuts.",
+            "User is allergic to eggs.",
+            "User: I have a cat. I'm allergic to nuts.",
+            "User: I have a cat. User is allergic to eggs.",
+        ),
+        (
+            "User: Ich wohne noch in der Altstadt.",
+            "User wohnt noch in der Neustadt.",
+            "[2026-03-01] Ich wohne noch in der Altstadt.",
+            "[2026-03-01] User wohnt noch in der Neustadt.",
+        ),
+        (
+            "User: My daughter is called Maya.",
+            "User's daughter is called Mia.",
+            "My daughter is called Maya. I love Maya.",
+            "My daughter is called Mia. I love Mia.",
+        ),
+        (
+            "Maya is a nurse in Oslo.",
+            "Mia is a nurse in Oslo.",
+            "Maya is a nurse, in Oslo.",
+            "Mia is a nurse, in Oslo.",
+        ),
         ("She is here. She has a red car.", "She is here.", "- She has a red car. She sails.", "She sails."),
         ("She is here.", "She is here. She sails.", "She is here.", "She is here. She sails."),
         (

@@ -52,6 +52,14 @@ def history(service: Api, atom: MemoryAtom, **query: Any) -> Any:
     return service.get(f"facts/{atom.atom_id}/history", user_id="ada", **query).json()
 
 
+def test_row_9_shared_items_are_not_facts_of_an_unknown_person(service: Api, as_stranger: Api) -> None:
+    shared = note(shard("lessons"), "Answer briefly.", "fact")
+    for path, status in (("facts", 200), (f"facts/{shared.atom_id}", 404), (f"facts/{shared.atom_id}/history", 404)):
+        for answer in (service.get(path, user_id="nobody"), as_stranger.get(path, user_id="nobody")):
+            assert answer.status_code == status
+            assert "Answer briefly" not in answer.text
+
+
 def test_row_9_the_history_of_another_persons_facts_cannot_be_read(
     bees: MemoryAtom, bo: UserProfile, service: Api, as_ada: Api, as_stranger: Api
 ) -> None:

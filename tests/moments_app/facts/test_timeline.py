@@ -38,6 +38,13 @@ def test_a_fact_begins_on_the_day_in_the_persons_time_zone(ada: UserProfile, ser
     assert "(held from 2025-03-03 until 2025-09-01)" in service.get("memory/context", **asked).json()["context"]
 
 
+def test_a_denied_home_ends_if_the_sentence_gives_the_right_one(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-03-10", "I live in Porto.")
+    say(ada, "s2", "2025-04-10", "I don't live in Porto, I live in Faro.")
+    current = MemoryAtom.objects.current().filter(user=ada, attribute="home")
+    assert set(current.values_list("value", flat=True)) == {"Faro"}
+
+
 @pytest.mark.slow
 def test_the_order_of_arrival_does_not_matter(ada: UserProfile, bo: UserProfile) -> None:
     said = [*MOVES, *JOBS]

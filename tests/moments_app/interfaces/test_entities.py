@@ -113,6 +113,7 @@ class TestRest:
         [
             ({"kind": "wish"}, "kind"),
             ({"title": ""}, "title"),
+            ({"title": " "}, "title"),
             ({"title": "x" * 256}, "title"),
             ({"title": "a\0b"}, "title"),
             ({"due_at": "2026-03-05"}, "due_at"),

@@ -177,6 +177,11 @@ class TestAtoms:
             work_off()
         assert len(set(ids)) == 3
 
+    def test_an_item_needs_a_word(self, service: Api, mine: MemoryStream) -> None:
+        answer = service.post(f"streams/{mine.stream_id}/atoms", user_id="ada", atom_type="fact", content=" \n")
+        assert answer.status_code == 400
+        assert [(error["code"], error["attr"]) for error in answer.json()["errors"]] == [("blank", "content")]
+
     def test_the_error_for_an_id_of_another_item_names_the_field(self, service: Api, mine: MemoryStream) -> None:
         path = f"streams/{mine.stream_id}/atoms"
         body = {"user_id": "ada", "atom_type": "fact", "content": "Ada keeps bees.", "external_id": "7"}

@@ -57,6 +57,7 @@ def test_a_call_without_user_or_session_is_rejected(site: str, key: str, upstrea
         ({"X-User-Id": "a/b"}, 400, "invalid_header", "X-User-Id"),
         ({"X-Session-Id": "s" * 256}, 400, "invalid_header", "X-Session-Id"),
         ({"X-Session-Id": "\xff"}, 400, "invalid_header", "X-Session-Id"),
+        ({"X-Session-Id": ".."}, 400, "invalid_header", "can't be '.' or '..'"),
         ({"Authorization": ""}, 401, "invalid_api_key", "key"),
         ({"Authorization": "Bearer mem_000000000000_wrong"}, 401, "invalid_api_key", "key"),
         ({"Authorization": "Basic YTpi"}, 401, "invalid_api_key", "key"),
@@ -192,6 +193,15 @@ def test_a_message_is_stored_once_although_the_upstream_fails(client: Client, up
     ask(client(), "Hello")
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
     assert incomplete() == [("Hello", "unfinished")]
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_a_message_with_an_empty_answer_says_so(client: Client, upstream: OpenAIServer, text: str | None) -> None:
+    upstream.queue(behave.content(text))
+    ask(client(), "Hello")
+    assert stored(1) == [("user", "Hello")]
+    wait_until(lambda: bool(incomplete()))
+    assert incomplete() == [("Hello", "empty")]
 
 
 def test_an_unresponsive_upstream_is_a_timeout(site: str, key: str, upstream: OpenAIServer, settings: Settings) -> None:
