@@ -192,6 +192,7 @@ def test_only_the_wrong_sentence_of_a_turn_reads_differently(ada: UserProfile, s
     assert turn.content == "I'm a nurse in Oslo. User is allergic to eggs."
 
 
+@pytest.mark.slow
 def test_a_turn_reads_as_the_latest_of_several_corrections(ada: UserProfile, service: Api) -> None:
     said = "My name is Will. I will sail to Rome."
     session = say(ada, "s1", "2025-01-20", said).session
