@@ -32,6 +32,9 @@ WRONG = [
     ("API_RATE", "many"),
     ("DEBUG", "perhaps"),
     ("LOG_LEVEL", "LOUD"),
+    ("DATABASE_URL", "db.internal"),
+    ("DATABASE_URL", "mysql://db.internal/memory"),
+    ("DATABASE_URL", "postgres://db.internal"),
     ("CHAT__UPSTREAM_BASE_URL", "https://api.openai.com/v1  # a comment, as in other formats of .env"),
 ]
 
@@ -99,6 +102,23 @@ def test_row_20_a_wrong_secret_is_not_printed() -> None:
     assert "sk-marked" not in str(raised.value)
     assert "sk-marked" not in repr(conf.load({"ENGINE__API_KEY": "sk-marked", "SECRET_KEY": "sk-marked"}))
     assert "sk-marked" not in repr(conf.load({"RETENTION__STORAGE_OPTIONS": '{"secret_key": "sk-marked"}'}))
+
+
+@pytest.mark.parametrize("url", ["postgres://a:sk-marked/b@host/name", "postgres://a:sk-marked\u2100@host/name"])
+def test_a_wrong_database_url_is_not_printed(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        conf.load({"DATABASE_URL": url})
+    assert str(raised.value).startswith("DATABASE_URL: the value must look like postgres://")
+    assert "sk-marked" not in str(raised.value)
+
+
+def test_the_reason_for_a_wrong_setting_is_a_sentence_for_operators() -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=r"^ENGINE__BASE_URL: the value must start with http:// or https://$"
+    ):
+        conf.load({"ENGINE__BASE_URL": "localhost:11434"})
+    with pytest.raises(ImproperlyConfigured, match=r"^EXTRAS: unknown extra labs; "):
+        conf.load({"EXTRAS": "labs"})
 
 
 def test_settings_are_read_from_files_of_their_names(tmp_path: Path) -> None:
