@@ -686,6 +686,7 @@ class JobSettings(Group):
     stale_seconds: float = Field(
         30,
         gt=0,
+        le=86_400,
         description="Number of seconds without a heartbeat after which another worker takes over a running job.",
     )
     poll_seconds: float = Field(
@@ -816,9 +817,12 @@ class Settings(Group):
         "reads the client's IP address from the last entry of `X-Forwarded-For`, and the protocol from "
         "`X-Forwarded-Proto`.",
     )
-    login_hours: int = Field(12, ge=1, description="Number of hours after which operators must log in again.")
+    login_hours: int = Field(12, ge=1, le=8_760, description="Number of hours after which operators must log in again.")
     login_idle_minutes: int = Field(
-        60, ge=2, description="Operators must log in again after this number of minutes without opening a page."
+        60,
+        ge=2,
+        le=525_600,
+        description="Operators must log in again after this number of minutes without opening a page.",
     )
     login_second_factor: Literal["optional", "required"] = Field(
         "optional",
