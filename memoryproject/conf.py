@@ -1,9 +1,9 @@
 """The settings that an operator may change. They are typed, and validated when a process starts.
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
-is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid, or an unknown name
-starts with a group, no process starts, and the error message contains the name. A removed setting causes a warning.
-`manage.py settings_table` prints the tables of `docs/settings.md`.
+is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid, or an unknown
+name starts with a group, no process starts, and the error message contains the name. A removed setting causes a
+warning. `manage.py settings_table` prints the tables of `docs/settings.md`.
 
 An extra adds settings with a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
@@ -462,6 +462,8 @@ class EmbeddingSettings(Group):
         chosen = values | {"provider": provider}
         if provider != "embedded":
             return chosen
+        if folder and not Path(folder).is_dir():
+            raise ValueError(f"EMBEDDING__MODEL_FOLDER: {folder} is not a folder")
         packaged = {"model": embeddings.PACKAGE, "dimensions": embeddings.DIMENSIONS}
         own = {"model": Path(folder).name} if folder else packaged
         return {"batch_size": embeddings.BATCH_SIZE} | chosen | own

