@@ -17,7 +17,7 @@ def main() -> None:
         os.environ["MEMORY_PROCESS"] = kind  # determines the database login and the log format
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import BaseCommand, execute_from_command_line
-    from django.db import ProgrammingError
+    from django.db import OperationalError, ProgrammingError
 
     # System checks import the code of every page, so skip them. The command `check` and the tests still run them.
     BaseCommand.requires_system_checks = []
@@ -38,6 +38,10 @@ def main() -> None:
         ):
             sys.exit(reason)
         raise
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) or "--traceback" in sys.argv:
+            raise  # the database rejected a statement
+        sys.exit(f"The database can't be used. Check the database server, and DATABASE_URL. The error is: {error}")
 
 
 if __name__ == "__main__":

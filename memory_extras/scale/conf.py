@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import environ
 from pydantic import Field, SecretStr, model_validator
 
-from memoryproject.conf import LOCAL_STORAGE, Group, RetentionSettings
+from memoryproject.conf import LOCAL_STORAGE, DatabaseUrl, Group, HttpUrl, RetentionSettings
 
 MIDDLEWARE = "memory_extras.scale.replica.ReplicaMiddleware"
 
@@ -20,9 +20,7 @@ class BucketSettings(RetentionSettings):
         pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
         description="S3 bucket for archives. Install `memory-platform[s3]` first. If unset, archives are files.",
     )
-    s3_endpoint_url: str = Field(
-        "", pattern=r"^(https?://.+)?$", description="URL of the S3-compatible store. If unset, Amazon S3 is used."
-    )
+    s3_endpoint_url: HttpUrl = Field("", description="URL of the S3-compatible store. If unset, Amazon S3 is used.")
     s3_region: str = Field("", description="Region of the bucket. If unset, the store's default region is used.")
     s3_access_key: str = Field(
         "",
@@ -65,9 +63,8 @@ class BucketSettings(RetentionSettings):
 
 
 class Settings(Group):
-    replica_database_url: str = Field(
+    replica_database_url: DatabaseUrl = Field(
         "",
-        pattern="^(postgres(ql)?|psql|pgsql)://|^$",
         description="URL of a hot standby of the database. The login in the URL must be a member of the role "
         "`memory_web`. The platform reads operators' lists, reports and exports from the standby. If unset, the "
         "platform reads all data from the primary.",

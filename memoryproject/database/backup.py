@@ -229,12 +229,14 @@ def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a backup. Raise `BackupError` if the file is missing or truncated."""
+    """Open a backup. Raise `BackupError` if the file can't be read or is truncated."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file
     except FileNotFoundError:
         raise BackupError(f"There is no file {path}.") from None
+    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        raise BackupError(f"{error.filename}: {error.strerror}.") from error
     except DAMAGED as error:
         raise BackupError(f"{path} is not a backup, or is incomplete: {error}.") from error
 

@@ -50,7 +50,7 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=1
     )
-    with socket.create_server((host, port), backlog=MAX_CONNECTIONS) as listening:
+    with _listening(host, port) as listening:
         host, port = listening.getsockname()[:2]
         server = QuietServer(config)
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -64,6 +64,13 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
         finally:
             if data_dir:
                 remove_address(data_dir)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=MAX_CONNECTIONS)
+    except (OSError, OverflowError) as error:
+        sys.exit(f"The embeddings server can't listen at {host}, port {port}: {error}")
 
 
 class EmbeddingsRequest(BaseModel):

@@ -136,7 +136,7 @@ def open_export(path: Path) -> Iterator[ExportFile]:
     except ZipRefused as error:
         raise NotAnExport(f"{path}: {error}") from None
     except OSError as error:
-        raise NotAnExport(f"{path}: {error.strerror}") from error
+        raise NotAnExport(f"{path}: {error.strerror}.") from error
 
 
 ByTable = dict[Model, DiskDict]

@@ -59,6 +59,21 @@ def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
     assert "can't be used: Not a directory." in start(tmp_path / "file" / "data")
 
 
+@pytest.mark.parametrize("command", [["create_api_key", "mine"], ["migrate"], ["verify"]])
+def test_a_command_names_a_database_server_that_does_not_respond(command: list[str]) -> None:
+    ended = manage(*command, DATABASE_URL=f"postgres://nobody@127.0.0.1:{free_port()}/nothing")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("The database can't be used. Check the database server, and DATABASE_URL.")
+    assert "Connection refused" in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "embeddings"])
+def test_a_port_that_cannot_be_used_is_named(command: str, tmp_path: Path) -> None:
+    ended = manage(command, "--port", "99999", DATA_DIR=str(tmp_path), DATABASE_URL="", MEMORY_NEW_DATABASE="1")
+    assert ended.returncode == 1
+    assert "99999" in ended.stderr and "Traceback" not in ended.stderr
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("command", [["create_api_key", "mine"], ["coverage"]])
 def test_a_command_on_an_empty_database_names_migrate(command: list[str]) -> None:

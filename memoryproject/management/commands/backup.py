@@ -39,7 +39,10 @@ class BackupCommand(BaseCommand):
 def _passphrase(path: Path | None) -> str:
     if path is None:
         return ""
-    passphrase = path.read_text().partition("\n")[0]
+    try:
+        passphrase = path.read_text(encoding="utf-8").partition("\n")[0]
+    except UnicodeDecodeError:
+        raise BackupError(f"{path} is not UTF-8 text.") from None
     if not passphrase:
         raise BackupError(f"{path} has no passphrase on its first line.")
     return passphrase

@@ -185,10 +185,11 @@ def _check_port(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError as error:
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", error)
             raise CommandError(
-                f"Port {port} can't be used ({error.strerror}). Choose another: make run PORT=8001, or "
-                "manage.py run --port 8001."
+                f"Port {port} can't be used at {host} ({reason}). Choose another: make run PORT=8001, or manage.py run "
+                "--port 8001."
             ) from error
 
 

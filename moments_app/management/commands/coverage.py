@@ -26,7 +26,9 @@ class Command(RefusingCommand):
         if options["queue"]:
             return f"queued: {len(queue_builds(user, requested_by='coverage'))}"
         found, sessions = read_as_of_now(lambda: (coverage(user), uncovered(user)))
-        lines = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(found).items()]
+        lines = [
+            f"{name.replace('_', ' ')}: {'none' if value is None else value}" for name, value in asdict(found).items()
+        ]
         lines += [f"see session {session.session_id} of {session.user.user_id}" for session in sessions]
         if not found.is_whole:
             raise CommandError("\n".join([*lines, "Some turns are missing from memory, or counters are wrong."]))

@@ -71,6 +71,11 @@ class Command(BaseCommand):
 
         If `wants_new`, the default has the same name and dimensions, but the configured recipe.
         """
+        if name and settings.EMBEDDING.is_embedded and name != settings.EMBEDDING.model:
+            raise CommandError(
+                f"The embedded server has only the model {settings.EMBEDDING.model}. To use a provider's model, set "
+                "EMBEDDING__BASE_URL or EMBEDDING__API_KEY."
+            )
         if not name and not dimensions:
             model = EmbeddingModel.objects.in_use()
             if not wants_new:

@@ -16,7 +16,7 @@ class Command(RefusingCommand):
         parser.add_argument("--everything", action="store_true", help="estimate all work, including finished work")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user = person_of(options["user"], application_of(options)) if options["user"] else None
+        user = person_of(options["user"], application_of(options)) if options["user"] is not None else None
         lines = []
         for part in read_as_of_now(lambda: estimate(user, everything=options["everything"])):
             money = "price unknown" if part.usd is None else f"{part.usd:.2f} USD"

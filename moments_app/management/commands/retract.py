@@ -54,6 +54,8 @@ def _retract(options: dict[str, Any]) -> str:
 
 
 def _retract_turns(options: dict[str, Any]) -> str:
+    if not options["user"] or not options["session"]:
+        raise CannotRetract("Name a user and a session, or use --item, --entity, --written-by or --undo.")
     session = Session.objects.named(options["session"], options["user"], application_of(options)).first()
     if session is None:
         raise CannotRetract(f"User {options['user']!r} has no session {options['session']!r}.")
@@ -67,9 +69,11 @@ def _retract_turns(options: dict[str, Any]) -> str:
 
 
 def _retract_items(options: dict[str, Any]) -> str:
+    if not options["user"] or options["session"]:
+        raise CannotRetract("With --item, --entity or --written-by, name a user, but no session.")
     user = UserProfile.objects.named(options["user"], application_of(options))
-    if user is None or options["session"]:
-        raise CannotRetract("Use --user without --session." if user else f"There is no user {options['user']!r}.")
+    if user is None:
+        raise CannotRetract(f"There is no user {options['user']!r}.")
     atoms, entities = ([_uuid(text) for text in options[name] or ()] for name in ("item", "entity"))
     selection = ItemSelection(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:

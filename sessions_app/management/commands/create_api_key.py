@@ -4,7 +4,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from sessions_app.management.base import RefusingCommand, add_application, application_of
+from sessions_app.management.base import RefusingCommand, add_application, application_of, name_of, public_id
 from sessions_app.models import ApiKey, UserProfile
 
 
@@ -23,9 +23,11 @@ class Command(RefusingCommand):
         if days is not None and not 1 <= days <= 36_500:
             raise CommandError("--expires must be from 1 to 36500 days.")
         application = application_of(options)
-        user = UserProfile.objects.ensure(options["user"], application) if options["user"] else None
+        name, user = name_of(options), None
+        if options["user"] is not None:
+            user = UserProfile.objects.ensure(public_id("--user", options["user"]), application)
         key, text = ApiKey.objects.issue(
-            options["name"],
+            name,
             user=user,
             application=application,
             scope=options["scope"],

@@ -1,4 +1,5 @@
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class Command(RefusingCommand):
     def handle(self, *args: Any, **options: Any) -> str:
         path: Path = options["file"]
         application = application_of(options)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+        unfinished = Path(f"{path}.{os.getpid()}.part")
         try:
             with unfinished.open("xb") as file:
                 counts = export_user(options["user_id"], file, application=application)
@@ -28,9 +29,10 @@ class Command(RefusingCommand):
         except UserProfile.DoesNotExist as error:
             raise CommandError(str(error)) from error
         except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from error
+            raise CommandError(f"{path}: {error.strerror}.") from error
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink()
         for name, count in counts.items():
             self.stdout.write(f"{name}: {count:,}")
         return f"Exported to {path}."

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from sessions_app.imports.import_sessions import ImportCounts, RejectedRecord, import_sessions
-from sessions_app.imports.source import CannotImport, Owner, Source, formats, public_id, recognize
-from sessions_app.management.base import RefusingCommand, add_application, application_of
+from sessions_app.imports.source import Owner, Source, formats, recognize
+from sessions_app.management.base import RefusingCommand, add_application, application_of, public_id
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # minimum time between progress reports, on a terminal and elsewhere
 OBJECTS_BETWEEN = 50_000  # number of new objects after which the garbage collector runs
@@ -78,10 +78,8 @@ def _rare_garbage_collection() -> Iterator[None]:
 
 def _owner(user_id: str, agent_id: str) -> Owner:
     for name, value in (("--user", user_id), ("--agent", agent_id)):
-        try:
-            value and public_id(value)
-        except CannotImport as error:
-            raise CannotImport(f"{name}: {error}") from None
+        if value:
+            public_id(name, value)
     return Owner(user_id, agent_id)
 
 

@@ -1,11 +1,9 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
-from rest_framework.exceptions import ValidationError
+from django.core.management.base import CommandParser
 
-from sessions_app.api.fields import PublicIdField
-from sessions_app.management.base import RefusingCommand, add_application, application_of
+from sessions_app.management.base import RefusingCommand, add_application, application_of, public_id
 from sessions_app.people.import_user import import_user
 
 
@@ -24,13 +22,8 @@ class Command(RefusingCommand):
         add_application(parser)
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user_id = options["user_id"]
-        try:
-            if user_id is not None:
-                PublicIdField().run_validation(user_id)
-            added = import_user(options["file"], application=application_of(options), user_id=user_id)
-        except ValidationError as error:
-            raise CommandError(f"--as: {' '.join(map(str, error.detail))} Nothing was imported.") from error
+        user_id = None if options["user_id"] is None else public_id("--as", options["user_id"])
+        added = import_user(options["file"], application=application_of(options), user_id=user_id)
         for name, count in added.items():
             self.stdout.write(f"{name}: {count:,}")
         return f"{added.total():,} rows added."

@@ -20,7 +20,7 @@ class Command(RefusingCommand):
         parser.add_argument("--month", help="month to restore, as YYYY-MM; default: all months")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        month = _month(options["month"]) if options["month"] else None
+        month = _month(options["month"]) if options["month"] is not None else None
         named = Session.objects.named(options["session_id"], options["user_id"], application_of(options))
         session = named.first()
         if session is None:
@@ -36,4 +36,4 @@ def _month(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
     except ValueError:
-        raise CommandError(f"--month must look like 2026-03, not {text}.") from None
+        raise CommandError(f"--month must look like 2026-03, not {text!r}.") from None

@@ -414,6 +414,8 @@ def test_open_registration_can_be_disabled_and_an_operator_can_always_register(
     assert granted(root, client)["scope"] == "read write"
     with pytest.raises(CommandError):
         call_command("register_assistant", "x", redirect=["javascript:x"])
+    with pytest.raises(CommandError, match="The name must have 1 to 255 characters"):
+        call_command("register_assistant", "x" * 256, redirect=[BACK])
 
 
 def test_oauth_is_off_without_its_setting(settings: Settings, root: Browser, assistant: Assistant) -> None:

@@ -243,6 +243,10 @@ def test_row_34_a_damaged_or_truncated_backup_is_reported(backup: Path, tmp_path
         call_command("backup", str(backup))
     with pytest.raises(CommandError, match="There is no file"):
         call_command("restore", str(tmp_path / "none"))
+    with pytest.raises(CommandError, match=f"{tmp_path}: Is a directory"):
+        call_command("verify", str(tmp_path))
+    with pytest.raises(CommandError, match="is not UTF-8 text"):
+        call_command("backup", str(tmp_path / "new"), passphrase_file=damaged)
 
 
 def test_row_34_a_backup_that_runs_out_of_space_reports_it_and_leaves_no_file(

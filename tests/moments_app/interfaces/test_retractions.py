@@ -118,6 +118,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("args", "told"),
         [
+            ((), "Name a user and a session"),
+            (("ada",), "Name a user and a session"),
             (("ada", "none"), "no session"),
             (("ada", "s1"), "--reason"),
             (("ada", "s1", "--reason", "x", "--sequences", "3,x"), "such as 3,4,7-9"),

@@ -116,7 +116,8 @@ def test_row_15_counters_that_differ_from_the_rows_are_reported(ada: UserProfile
 
 def test_the_command_reports_and_requests_missing_work(ada: UserProfile) -> None:
     build(talk(ada, 50))
-    assert "in moments: 35" in printed("coverage", user="ada")
+    told = printed("coverage", user="ada")
+    assert "in moments: 35" in told and "oldest waiting: none" in told
     assert "queued: 0" in printed("coverage", queue=True)
     with pytest.raises(CommandError, match="no user 'nobody'"):
         call_command("coverage", user="nobody")

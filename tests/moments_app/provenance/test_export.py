@@ -482,6 +482,12 @@ class TestAsking:
             call_command("export_user", "ada", str(tmp_path / "missing" / "x.zip"))
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize("name", ["file/x.zip", "x" * 250, "."])
+    def test_the_command_names_a_path_that_cannot_be_written(self, ada: UserProfile, tmp_path: Path, name: str) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(CommandError, match=str(tmp_path)):
+            call_command("export_user", "ada", str(tmp_path / name))
+
     def test_every_table_of_a_person_is_exported_or_derived(self, transactional_db: None) -> None:
         left_out = {
             "ApiKey",

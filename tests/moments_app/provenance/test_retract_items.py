@@ -433,7 +433,8 @@ class TestCommand:
         ("args", "told"),
         [
             (("nobody", "--written-by", "key:abc", "--reason", "x"), "no user 'nobody'"),
-            (("ada", "s1", "--written-by", "key:abc", "--reason", "x"), "without --session"),
+            (("ada", "s1", "--written-by", "key:abc", "--reason", "x"), "but no session"),
+            (("--written-by", "key:abc", "--reason", "x"), "name a user"),
             (("ada", "--item", "x", "--reason", "x"), "not the id of an item"),
             (("ada", "--written-by", "key:abc"), "--reason"),
         ],

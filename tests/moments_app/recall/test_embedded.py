@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.core.management.base import CommandError
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
@@ -127,6 +128,12 @@ def test_searches_switch_to_a_new_embedded_model_when_all_vectors_exist(
         work_off()
         assert not with_vector(RecallRequest("car", ("turn",), None)).degraded
     assert EmbeddingModel.objects.active().get().name == "small"
+
+
+def test_the_command_names_the_only_model_of_the_embedded_server(transactional_db: None, model_folder: str) -> None:
+    with pytest.raises(CommandError, match="The embedded server has only the model small"):
+        printed("embed", "--model", "text-embedding-3-large", dimensions=8)
+    assert not EmbeddingModel.objects.exists()
 
 
 def test_an_external_endpoint_gets_no_texts_unless_a_command_sends_them(

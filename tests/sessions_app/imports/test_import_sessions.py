@@ -69,6 +69,15 @@ def test_a_line_with_another_text_under_a_known_id_is_rejected(tmp_path: Path) -
     assert [message.content for message in Message.objects.order_by("sequence")] == ["one", "x"]
 
 
+def test_the_rest_of_a_session_in_a_second_file_is_rejected_with_the_reason(tmp_path: Path) -> None:
+    """Without an external_id, only its position identifies a message."""
+    imported(tmp_path / "f", line("one"))
+    err = StringIO()
+    with pytest.raises(CommandError, match="1 records rejected"):
+        call_command("import_sessions", str(as_lines(tmp_path / "g", line("two"))), stderr=err)
+    assert "the file must contain the session from its start" in err.getvalue()
+
+
 @pytest.mark.parametrize("is_archived", [False, True])
 @pytest.mark.parametrize("other", [{"content": "two"}, {"role": "assistant"}, {"payload": {"a": 2}}, {"payload": None}])
 def test_a_line_is_compared_with_the_stored_message_as_in_an_append(

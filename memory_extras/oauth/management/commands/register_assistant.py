@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memory_extras.oauth.models import Assistant
-from sessions_app.management.base import RefusingCommand
+from sessions_app.management.base import RefusingCommand, name_of
 
 
 class Command(RefusingCommand):
@@ -24,4 +24,4 @@ class Command(RefusingCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
-        return str(Assistant.objects.register(options["name"], options["redirect"]).client_id)
+        return str(Assistant.objects.register(name_of(options), options["redirect"]).client_id)
