@@ -212,7 +212,7 @@ def _clocks(data: CheckData) -> Findings:
 
 READINESS_CHECKS = (_database, _queue)
 DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
-# Without `_held` and `_restarts`, because the dashboard shows incidents and a list of restarts instead.
+REASON_CHECKS = (_held, _restarts)  # the dashboard shows their sentences as reasons of the state, not as alerts
 DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 

@@ -18,7 +18,15 @@ from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
 
-from memoryproject.status.checks import DASHBOARD_CHECKS, CheckData, describe_heartbeat, findings, pluralize
+from memoryproject.status.checks import (
+    DASHBOARD_CHECKS,
+    REASON_CHECKS,
+    CheckData,
+    describe_heartbeat,
+    findings,
+    pluralize,
+)
+from memoryproject.status.site_state import State
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
@@ -72,6 +80,7 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "incidents": facts.incidents,
         "alerts": list(findings(DASHBOARD_CHECKS, facts)),
         "changes": facts.recent_events.changes,
+        "reasons": list(findings(REASON_CHECKS, facts)) if _is_degraded(facts) else [],
         "restarts": facts.recent_events.restarts[:RESTARTS_SHOWN],
         "work": _work_cards(facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
@@ -85,6 +94,10 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             _chart("Cost, USD", activity, "used.usd", cost),
         ],
     }
+
+
+def _is_degraded(facts: CheckData) -> bool:
+    return any(change.state == State.DEGRADED for change in facts.recent_events.changes[:1])
 
 
 def _work_cards(work: Backlog) -> list[Card]:

@@ -61,6 +61,18 @@ def test_the_state_and_its_changes_have_reasons(root: Client, worker: None) -> N
     assert "It is slow." in shown and PLANTED not in shown
 
 
+def test_the_current_reasons_are_shown_not_those_of_the_change(root: Client, ada: UserProfile, worker: None) -> None:
+    Change(State.DEGRADED, "up", timezone.now(), ["The circuit of a model is open."]).record()
+    Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
+    Job.objects.filter(process="build_moments").update(
+        held_by=Job.Held.BUDGET, held_since=timezone.now(), run_after=timezone.now() + timedelta(hours=1)
+    )
+    now, changes = page(root, INDEX).split("State changes")
+    assert "1 job has been waiting for" in now and "The circuit of a model is open." not in now
+    assert "All is well" not in now
+    assert "The circuit of a model is open." in changes
+
+
 def test_recent_process_deaths_and_rejected_keys_are_shown(root: Client, worker: None) -> None:
     for hours, told in ((1, "The web server ended."), (30, "The worker ended.")):
         event = Event.objects.create(type="process_restarted", actor="run", payload={"told": told})
