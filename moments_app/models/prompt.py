@@ -20,7 +20,9 @@ class NewerVersion(Conflict):
 
     def __init__(self, newest: "PromptVersion") -> None:
         at = f"{newest.created_at:%Y-%m-%d %H:%M} UTC"
-        super().__init__(f"{capfirst(named_actor(newest.created_by))} saved version {newest.number} in the meantime, {at}.")
+        super().__init__(
+            f"{capfirst(named_actor(newest.created_by))} saved version {newest.number} in the meantime, {at}."
+        )
         self.newest = newest
 
 
