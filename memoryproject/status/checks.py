@@ -155,11 +155,11 @@ def _held(_: CheckData) -> Findings:
             yield Finding("held", DEGRADED, f"{jobs} been waiting for {kind.label} since {since:%H:%M:%S} UTC.")
 
 
-def _circuits(data: CheckData) -> Findings:
-    """Yield open circuits, except those that the dashboard shows as part of an incident."""
+def _circuits(data: CheckData, *, of_incidents: bool = False) -> Findings:
+    """Yield open circuits: those that the dashboard shows as part of an incident, or the others."""
     shown = {circuit.pk for incident in data.incidents for circuit in incident.circuits}
     for circuit in data.circuits:
-        if circuit.pk not in shown:
+        if (circuit.pk in shown) == of_incidents:
             yield Finding("circuits", DEGRADED, circuit.why, "View details", partial(change_url, circuit))
 
 
@@ -212,7 +212,8 @@ def _clocks(data: CheckData) -> Findings:
 
 READINESS_CHECKS = (_database, _queue)
 DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
-# Without `_held` and `_restarts`, because the dashboard shows incidents and a list of restarts instead.
+# The dashboard shows the sentences of these checks as reasons of the state, and those of the others as alerts.
+REASON_CHECKS = (_held, partial(_circuits, of_incidents=True), _restarts)
 DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 
 

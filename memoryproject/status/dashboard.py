@@ -17,8 +17,17 @@ from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
+from django_q.models import Schedule
 
-from memoryproject.status.checks import DASHBOARD_CHECKS, CheckData, describe_heartbeat, findings, pluralize
+from memoryproject.status.checks import (
+    DASHBOARD_CHECKS,
+    REASON_CHECKS,
+    CheckData,
+    describe_heartbeat,
+    findings,
+    pluralize,
+)
+from memoryproject.status.site_state import State
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
@@ -72,8 +81,9 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "incidents": facts.incidents,
         "alerts": list(findings(DASHBOARD_CHECKS, facts)),
         "changes": facts.recent_events.changes,
+        "reasons": list(findings(REASON_CHECKS, facts)) if _is_degraded(facts) else [],
         "restarts": facts.recent_events.restarts[:RESTARTS_SHOWN],
-        "work": _work_cards(facts.work),
+        "work": _work_cards(request, facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.total)],
         "failures": _failures(activity),
@@ -87,7 +97,11 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     }
 
 
-def _work_cards(work: Backlog) -> list[Card]:
+def _is_degraded(facts: CheckData) -> bool:
+    return any(change.state == State.DEGRADED for change in facts.recent_events.changes[:1])
+
+
+def _work_cards(request: HttpRequest, work: Backlog) -> list[Card]:
     jobs = reverse(JOBS)
     oldest = f"oldest due {naturaltime(work.oldest_due)}" if work.oldest_due else "none waiting"
     return [
@@ -100,7 +114,7 @@ def _work_cards(work: Backlog) -> list[Card]:
             "Workers",
             "not responding" if work.is_silent else "running",
             describe_heartbeat(work.worker_seen_at),
-            reverse("admin:django_q_schedule_changelist"),
+            list_url(Schedule) if may_see(request, Schedule) else "",
             work.is_silent,
         ),
     ]

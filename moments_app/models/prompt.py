@@ -6,8 +6,10 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from sessions_app.models import Application
+from sessions_app.models.event import named_actor
 from sessions_app.refusals import Conflict
 
 
@@ -18,7 +20,9 @@ class NewerVersion(Conflict):
 
     def __init__(self, newest: "PromptVersion") -> None:
         at = f"{newest.created_at:%Y-%m-%d %H:%M} UTC"
-        super().__init__(f"{newest.created_by} saved version {newest.number} in the meantime, {at}.")
+        super().__init__(
+            f"{capfirst(named_actor(newest.created_by))} saved version {newest.number} in the meantime, {at}."
+        )
         self.newest = newest
 
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
 from moments_app.models.atom import ENTITIES
+from moments_app.provenance.rewording import EVENT
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import Provenance, declared
@@ -76,9 +77,11 @@ class _Row(NamedTuple):
 
 def name_of_source(ref: str) -> str:
     """Return a description of the row at an address, without looking it up."""
-    session, is_turn, sequence = ref.removeprefix(SESSIONS).rpartition("/messages/")
     if ref.startswith(SESSIONS):
-        return f"turn {sequence} of {session}" if is_turn else f"the summary of {_session_id(ref)}"
+        turn = ref.removesuffix(EVENT)
+        session, is_turn, sequence = turn.removeprefix(SESSIONS).rpartition("/messages/")
+        start = "turn" if turn == ref else "the boundary after turn"
+        return f"{start} {sequence} of {session}" if is_turn else f"the summary of {_session_id(ref)}"
     named = (name.format(ref.removeprefix(start)) for start, name in NAMES.items() if ref.startswith(start))
     return next(named, ref)
 
@@ -161,7 +164,7 @@ class Pages:
             return self._urls.get(ref, "")
         if ref.endswith("/summary"):
             return page_url(Session, "summaries", pk)
-        return turn_url(pk, int(ref.rsplit("/", 1)[1]))
+        return turn_url(pk, int(ref.removesuffix(EVENT).rsplit("/", 1)[1]))
 
     def source(self, ref: str) -> Source:
         """Return the description and URL of the row at an address. The description of a deleted row says so."""

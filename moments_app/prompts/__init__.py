@@ -61,8 +61,8 @@ def normalize_newlines(content: str) -> str:
 
 
 @transaction.atomic
-def activate_version(version: PromptVersion, *, by: str) -> None:
-    """Activate a version of a prompt, unless it is active. Jobs that start from now on use it.
+def activate_version(version: PromptVersion, *, by: str) -> bool:
+    """Activate a version of a prompt. Jobs that start from now on use it. Return False if it was already active.
 
     Args:
         by: `operator:…` or `key:…`.
@@ -72,12 +72,13 @@ def activate_version(version: PromptVersion, *, by: str) -> None:
     """
     resource = PromptResource.objects.select_for_update().get(pk=version.resource_id)
     if resource.active_version_id == version.pk:
-        return
+        return False
     if needs_second_editor() and version.pk != resource.previous_version_id:
         _check_approval(version, by)
     resource.activate(version)
     payload = {"uri": resource.uri, "version": version.number}
     Event.objects.create(type="prompt_activated", actor=by, application_id=resource.application_id, payload=payload)
+    return True
 
 
 def _check_approval(version: PromptVersion, by: str) -> None:

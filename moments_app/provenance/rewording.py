@@ -29,6 +29,7 @@ FIELDS: dict[type[Row], tuple[str, ...]] = {
     Summary: ("text", "facts"),
     Message: ("context", "lessons", "recent_moments_summary"),  # in the payload of a partition event
 }
+EVENT = "#event"  # end of a partition event's address
 MIN_SHARED_WORDS = 0.7  # minimum share of a fact's words in a sentence that says the same thing
 MIN_WORDS = 2  # if a sentence of a fact has fewer words, it must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
@@ -244,7 +245,7 @@ def address_of(row: Row) -> str:
     if isinstance(row, Moment):
         return row.uri
     session = f"rem://sessions/{row.session.session_id}"
-    return f"{session}/summary" if isinstance(row, Summary) else f"{session}/messages/{row.sequence}#event"
+    return f"{session}/summary" if isinstance(row, Summary) else f"{session}/messages/{row.sequence}{EVENT}"
 
 
 def set_text(row: Row, field: str, text: Any) -> None:

@@ -159,8 +159,11 @@ def _remedy_when_open(circuits: Sequence[Circuit]) -> str:
 
 
 def _next_probe(circuits: Sequence[Circuit]) -> str:
+    """Return when an engine is tested next. A test needs a held job, so without one, its time may be in the past."""
     at = min((circuit.next_probe_at for circuit in circuits), default=None)
-    return f"The next test is at {_clock(at)}." if at else ""
+    if at is None:
+        return ""
+    return f"The next test is at {_clock(at)}." if at > timezone.now() else "The next job of this engine tests it."
 
 
 def _describe_loss(by_process: Mapping[tuple[str, str], int]) -> str:

@@ -35,7 +35,7 @@ from moments_app.models import Circuit, ContextUsage, EngineCall, Job, Moment
 from moments_app.models.job import TASK, JobQuerySet, silent_since
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports.cost import Usage, usage_by
-from sessions_app.limited_operators import scope_key
+from sessions_app.limited_operators import scope_key, unlimited
 from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE
 
@@ -107,7 +107,8 @@ def backlog() -> Backlog:
 
 
 def _last_scheduled_run() -> datetime | None:
-    ended: datetime | None = Job.objects.filter(process=TASK).aggregate(ended=Max("finished_at"))["ended"]
+    with unlimited():  # scheduled tasks are site-wide
+        ended: datetime | None = Job.objects.filter(process=TASK).aggregate(ended=Max("finished_at"))["ended"]
     return ended
 
 

@@ -53,7 +53,8 @@ class LinesField(SimpleArrayField):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         widget = UnfoldAdminTextareaWidget(attrs={"rows": 6})
-        super().__init__(*args, **kwargs | {"delimiter": "\n", "widget": widget, "help_text": "Enter one per line."})
+        text = f"{kwargs.get('help_text', '')} Enter one per line.".strip()
+        super().__init__(*args, **kwargs | {"delimiter": "\n", "widget": widget, "help_text": text})
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -176,7 +176,9 @@ class DailyLimit(SubjectRow):
         return str(self.key or self.application)
 
     def clean(self) -> None:
-        if (self.key_id is None) == (self.application_id is None):
+        if self.key_id is None and self.application_id is None:
+            raise ValidationError("Choose a key or an application.")
+        if self.key_id is not None and self.application_id is not None:
             raise ValidationError("Choose a key or an application, not both.")
 
 

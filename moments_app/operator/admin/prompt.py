@@ -268,8 +268,10 @@ class VersionAction(PromptEditor):
         """Activate a version, starting with the next job, or report why this is not possible."""
         try:
             with transaction.atomic():
-                activate_version(version, by=self.actor)
-                self.log(self.row, f"Activated version {version.number}.", f"Version {version.number} is active.")
+                if activate_version(version, by=self.actor):
+                    self.log(self.row, f"Activated version {version.number}.", f"Version {version.number} is active.")
+                else:
+                    messages.info(self.request, f"Version {version.number} was already active.")
         except NotApproved as error:
             messages.error(self.request, str(error))
 

@@ -16,7 +16,7 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 from django.utils.text import capfirst
 
-from moments_app.models import Correction, MemoryAtom, MemoryStream, Release, StatementChange
+from moments_app.models import Correction, MemoryAtom, MemoryStream, Release, Retraction, StatementChange
 from moments_app.operator.addresses import Pages, name_of_source
 from moments_app.operator.diff import DiffPart, word_diff
 from moments_app.operator.person_pages import SEE_MEMORY, may_retract_directly
@@ -105,9 +105,16 @@ class AtomForm(FormPage[MemoryAtom]):
         is_derived = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
         return not is_derived and may_retract_directly(self.request)
 
-    def _history(self) -> list[StatementChange]:
-        changes = with_key_names(self.request, self.visible(self.row.history.newest_first()), "actor")
-        return list(changes[:CHANGES])
+    def _history(self) -> list[tuple[StatementChange, Correction | Retraction | None, str]]:
+        """Return the changes, each with the correction or retraction that made it, and the URL of its page."""
+        changes = with_key_names(self.request, self.visible(self.row.history.newest_first()), "actor")[:CHANGES]
+        reasons = [change.reason.partition(":") for change in changes]
+        ids = {uid for kind, _, uid in reasons if kind in ("correction", "retraction")}
+        corrections = self.visible(Correction.objects.filter(correction_id__in=ids))
+        retractions = self.visible(Retraction.objects.filter(retraction_id__in=ids))
+        made_by = {row.reason: row for row in corrections} | {row.actor: row for row in retractions}
+        found = ((change, made_by.get(change.reason)) for change in changes)
+        return [(change, row, change_url(row) if row else "") for change, row in found]
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()

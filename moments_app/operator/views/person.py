@@ -12,6 +12,7 @@ from django.db.models import F, Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Coalesce, Left, NullIf
 from django.http import HttpRequest
 from django.utils.dateparse import parse_datetime
+from django.utils.text import Truncator
 
 from moments_app.models import (
     ContextReceipt,
@@ -326,6 +327,7 @@ class DayEvent:
 
     Args:
         kind: the index of the event's kind in `KINDS`.
+        text: the event's text, without what follows the first `EVENT_CHARS` + 1 characters.
         session, session_name: primary key and name of the session; None and blank if the event belongs to no session.
     """
 
@@ -339,6 +341,10 @@ class DayEvent:
     @property
     def name(self) -> str:
         return KINDS[self.kind].name
+
+    @property
+    def beginning(self) -> str:
+        return Truncator(self.text).chars(EVENT_CHARS)
 
     @property
     def cursor(self) -> EventCursor:
@@ -361,7 +367,7 @@ class DaysPage:
 def _unique(events: Iterable[DayEvent]) -> list[DayEvent]:
     unique: dict[object, DayEvent] = {}
     for event in events:
-        is_whole_fact = event.name in FACT_EVENTS and len(event.text) < EVENT_CHARS
+        is_whole_fact = event.name in FACT_EVENTS and len(event.text) <= EVENT_CHARS
         unique.setdefault((event.kind, event.text) if is_whole_fact else event.cursor, event)
     return list(unique.values())
 
@@ -400,7 +406,7 @@ def _rows(number: int, user: UserProfile, before: EventCursor | None, until: dat
         "number": Value(number),
         "row": F("pk"),
         "at": F(kind.time),
-        "event_text": Left(Cast(kind.text, TextField()), EVENT_CHARS),
+        "event_text": Left(Cast(kind.text, TextField()), EVENT_CHARS + 1),
         "event_session": F(f"{kind.session}_id" if kind.session else "pk"),
         "session_name": Coalesce(
             NullIf(f"{through}title", Value("")), f"{through}session_id", Value(""), output_field=TextField()

@@ -53,6 +53,7 @@ def test_every_kind_of_row_has_a_name(ada: UserProfile) -> None:
         ada.uri: "the profile",
         "rem://prompts/moment-builder": "the prompt moment-builder",
         "rem://sessions/s1/messages/3": "turn 3 of s1",
+        "rem://sessions/s1/messages/3#event": "the boundary after turn 3 of s1",
         "rem://sessions/s1/summary": "the summary of s1",
     }
     pages = Pages(ada, names)

@@ -51,6 +51,10 @@ class TestWriting:
         assert repairs.last_updated_at > before
         assert Job.objects.get(process="count_words").stream == repairs
 
+    def test_the_form_says_what_related_users_are(self, root: Client, own: MemoryStream) -> None:
+        shown = page(root, change_url(note(own, "Felt wears out.", "fact")))
+        assert "other people whom the item is about" in shown and "Enter one per line." in shown
+
     def test_a_corrected_item_is_pinned_and_found_only_by_its_new_words(
         self, root: Client, repairs: MemoryStream
     ) -> None:

@@ -33,9 +33,9 @@ def use(**amounts: Any) -> None:
 def test_a_limit_is_added_for_a_key_or_an_application_and_changed(root: Client, key: ApiKey) -> None:
     other = Application.objects.create(name="other")
     add = reverse(ADD)
-    assert "Choose a key or an application" in root.post(add, BLANK | {"requests": 5}).content.decode()
+    assert "Choose a key or an application." in root.post(add, BLANK | {"requests": 5}).content.decode()
     assert (
-        "Choose a key or an application"
+        "Choose a key or an application, not both."
         in root.post(add, BLANK | {"application": other.pk, "key": key.pk}).content.decode()
     )
     assert root.post(add, BLANK | {"key": key.pk, "requests": 5}).status_code == 302
@@ -46,6 +46,13 @@ def test_a_limit_is_added_for_a_key_or_an_application_and_changed(root: Client, 
     made.refresh_from_db()
     assert made.key == key and made.requests is None and made.usd == 0
     assert "no limit" in page(root, list_url(DailyLimit))
+
+
+def test_only_a_search_of_the_list_shows_a_number_of_results(root: Client, key: ApiKey) -> None:
+    limit(key, requests=5)
+    assert "Show all" not in page(root, list_url(DailyLimit))
+    shown = page(root, list_url(DailyLimit), q="kiln")
+    assert "1 result" in shown and "Show all" in shown
 
 
 def test_negative_amounts_are_rejected(root: Client, key: ApiKey) -> None:

@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from memoryproject.schedules import RUN_TASK
 from memoryproject.status.site_state import Change, State, record_refused_providers
+from moments_app.engines.interface import CallRecord
 from moments_app.jobs.runner import run_job
-from moments_app.models import ContextUsage, EngineCall, Job
+from moments_app.models import Circuit, ContextUsage, EngineCall, FailureGroup, Job
 from moments_app.models.context_receipt import ContextTokens
 from sessions_app.models import Event, UserProfile
 from tests.support.jobs import build
@@ -59,6 +60,31 @@ def test_the_state_and_its_changes_have_reasons(root: Client, worker: None) -> N
     shown = page(root, INDEX)
     assert shown.index(">degraded</span>") < shown.index(">up</span>")
     assert "It is slow." in shown and PLANTED not in shown
+
+
+def test_the_current_reasons_are_shown_not_those_of_the_change(root: Client, ada: UserProfile, worker: None) -> None:
+    Change(State.DEGRADED, "up", timezone.now(), ["The circuit of a model is open."]).record()
+    Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
+    Job.objects.filter(process="build_moments").update(
+        held_by=Job.Held.BUDGET, held_since=timezone.now(), run_after=timezone.now() + timedelta(hours=1)
+    )
+    now, changes = page(root, INDEX).split("State changes")
+    assert "1 job has been waiting for" in now and "The circuit of a model is open." not in now
+    assert "All is well" not in now
+    assert "The circuit of a model is open." in changes
+
+
+@pytest.mark.slow
+def test_each_open_circuit_is_a_reason_or_an_alert(root: Client, ada: UserProfile, worker: None) -> None:
+    Change(State.DEGRADED, "up", timezone.now(), []).record()
+    job = Job.objects.request("build_moments", talk(ada, 30), requested_by="append")
+    call = CallRecord("moment-builder", "openai:gpt", 5, error_kind="unavailable", error="It is away.")
+    EngineCall.objects.record(call, job=job)
+    circuit = Circuit.objects.create(engine="openai:gpt", work="text", state="open", reason="unavailable")
+    Job.objects.filter(pk=job.pk).update(circuit=circuit, failure=FailureGroup.objects.get())
+    assert page(root, INDEX).count(circuit.why) == 1
+    Job.objects.update(circuit=None)
+    assert page(root, INDEX).count(circuit.why) == 1
 
 
 def test_recent_process_deaths_and_rejected_keys_are_shown(root: Client, worker: None) -> None:

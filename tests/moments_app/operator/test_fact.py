@@ -63,6 +63,14 @@ def test_a_correction_is_previewed_confirmed_and_undone(root: Client, ada: UserP
     assert ada.summary.startswith(f"{MAYA} They like tea.\n") and "Mia" not in ada.summary
 
 
+def test_the_history_of_a_fact_links_to_the_correction_that_changed_it(root: Client, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    fact = MemoryAtom.objects.get()
+    made = correct(fact, correcting_to(RIGHT["content"]), requested_by="operator:eve")
+    shown = page(root, change_url(fact))
+    assert change_url(made) in shown and made.reason not in shown
+
+
 def test_the_list_of_corrections_names_the_requesting_key(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     key, _ = ApiKey.objects.issue("the shop", scope="write")

@@ -14,9 +14,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import totp
+from django_q.models import Schedule
 
 from memoryproject.database.verification import row_security_problems
+from memoryproject.schedules import RUN_TASK
 from memoryproject.settings import CONF
+from moments_app.jobs.runner import run_job
 from moments_app.models import (
     Circuit,
     ContextUsage,
@@ -154,6 +157,12 @@ def test_row_35_posts_of_a_limited_operator_do_not_change_another_application(
 
 class TestOnesOwn:
     """Limited operators can work as usual in their applications."""
+
+    def test_the_dashboard_knows_that_a_worker_runs_scheduled_tasks(self, eve: Client) -> None:
+        assert "No worker is running" in page(eve, reverse("admin:index"))
+        run_job(Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule").job_id)
+        shown = page(eve, reverse("admin:index"))
+        assert "No worker is running" not in shown and list_url(Schedule) not in shown
 
     @pytest.mark.slow
     def test_they_can_read_preview_export_and_search(self, eve: Client, own: Session) -> None:

@@ -33,6 +33,18 @@ class TestMoment:
         Moment.objects.filter(pk=moment.pk).update(summary="She bought a kiln & glazes.")
         assert "She bought a kiln &amp; glazes." in page(root, list_url(Moment))
 
+    def test_the_page_after_the_last_moment_does_not_say_that_there_are_none(
+        self, root: Client, ada: UserProfile
+    ) -> None:
+        remember(ada, 1)
+        shown = page(root, list_url(Moment), p=2)
+        assert "No more rows" in shown and "Nothing here yet" not in shown
+
+    def test_the_list_offers_to_select_all_moments_without_a_number(self, root: Client, ada: UserProfile) -> None:
+        remember(ada, 1)
+        shown = page(root, list_url(Moment))
+        assert "Select all moments on all pages" in shown and "9999999999" not in shown
+
     def test_texts_can_be_corrected_but_sources_cannot(self, built: Session, root: Client) -> None:
         moment = Moment.objects.earliest("id")
         corrected = {

@@ -195,6 +195,12 @@ class TestDays:
         assert len(met) == len(set(met)) and set(met) == wanted
 
     @pytest.mark.slow
+    def test_a_long_fact_ends_with_an_ellipsis(self, root: Client, ada: UserProfile) -> None:
+        [fact] = facts_of(ada, 1)
+        MemoryAtom.objects.filter(pk=fact.pk).update(content="Kiln " * 40)
+        shown = page(root, url(ada, "days"))
+        assert "Kiln…</a>" in shown or "Kiln …</a>" in shown
+
     def test_the_page_lists_events_and_links_to_earlier_days(self, root: Client, ada: UserProfile) -> None:
         facts_of(ada, 120)
         remember(ada, 3)

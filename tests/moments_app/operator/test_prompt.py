@@ -84,6 +84,13 @@ class TestVersions:
         assert "Text: " in answer.content.decode() and "my reason" in answer.content.decode()
         assert prompt.versions.count() == 1
 
+    def test_activating_the_active_version_again_is_not_logged(self, root: Client, prompt: PromptResource) -> None:
+        prompt.add_version("Two.", created_by="test")
+        activate = url("activate", prompt, 2)
+        assert "Version 2 is active." in root.post(activate, follow=True).content.decode()
+        assert "Version 2 was already active." in root.post(activate, follow=True).content.decode()
+        assert LogEntry.objects.filter(object_id=str(prompt.pk)).count() == 1
+
     def test_an_unknown_version_is_not_found(self, root: Client, prompt: PromptResource) -> None:
         assert root.post(url("activate", prompt, 99)).status_code == 404
         assert root.get(url("compare", prompt), {"old": 1, "new": 99}).status_code == 404
@@ -95,7 +102,8 @@ class TestVersions:
         shown = answer.content.decode()
         assert answer.status_code == 409
         assert prompt.versions.count() == 2
-        assert "saved version 2 in the meantime" in shown and "Theirs." in shown
+        assert "Operator promptresource-change_promptresource saved version 2 in the meantime" in shown
+        assert "Theirs." in shown
         assert "Mine, typed for an hour." in shown and 'value="why"' in shown
         assert 'name="after" value="2"' in shown
         assert add(root, prompt, content="Mine, typed for an hour.", after=2).status_code == 200

@@ -174,6 +174,17 @@ def test_an_expired_context_is_reported(root: Client, service: Api, ada: UserPro
     assert "no longer stored" in page(root, url(session), turn=5)
 
 
+def test_the_first_answer_of_a_new_session_says_why_its_context_is_not_stored(
+    root: Client, service: Api, ada: UserProfile
+) -> None:
+    session = asked(service)
+    reason = "A context that was requested before the session's first message is not stored."
+    assert reason in page(root, url(session), turn=1)
+    asked(service)
+    ContextReceipt.objects.all().delete()
+    assert reason not in page(root, url(session), turn=3)
+
+
 def test_row_11_a_dump_of_a_stored_context_reveals_nothing(service: Api, ada: UserProfile) -> None:
     make_entity(ada, "Order the felt")
     talk(ada, 4)

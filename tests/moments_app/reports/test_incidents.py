@@ -125,6 +125,7 @@ class TestOnePerson:
 
 def open_circuit(*held: Job, engine: str = ENGINE, work: str = "text", **fields: Any) -> Circuit:
     fields = {"reason": "server_error", "error": f"{engine} answered with status 500."} | fields
+    fields = {"next_probe_at": timezone.now() + timedelta(minutes=1)} | fields
     circuit = Circuit.objects.create(engine=engine, work=work, state="open", **fields)
     for job in held:
         Job.objects.filter(pk=job.pk).update(circuit=circuit, held_by="circuit", held_since=timezone.now())
@@ -145,6 +146,13 @@ class TestAnEngine:
         assert (incident.jobs, incident.people, incident.failed) == (26, 26, 0)
         assert incident.evidence == "No call was answered in the last day."
         assert "No job is lost: all jobs run when the engine answers. The next test is at " in incident.remedy
+
+    def test_without_held_jobs_the_next_job_is_the_test(self) -> None:
+        failed = fail("ada")
+        circuit = open_circuit(holds_all=True, next_probe_at=timezone.now() - timedelta(minutes=8))
+        Job.objects.filter(pk=failed.pk).update(status=Job.Status.FAILED, run_after=timezone.now())
+        assert circuit in the_only().circuits
+        assert "The next job of this engine tests it." in the_only().remedy
 
     def test_an_unavailable_endpoint_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"base_url": settings.ENGINE.base_url})
