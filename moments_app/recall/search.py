@@ -6,7 +6,7 @@ searches, so the number of results doesn't depend on a person's share of a table
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
@@ -67,30 +67,34 @@ WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_
     ON atom.about_id = person.id AND atom.user_id = person.user_id
     WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
-# Returns the hits. For turns, the query also returns their places, because neighbors share scores, and whether the
-# vector is missing. For moments, it also returns the turns that they cover, and for facts, their source turns. Turns
+# Returns the hits, and whether the vector is missing. For turns, the query also returns their places, because neighbors
+# share scores. For moments, it also returns the turns that they cover, and for facts, their source turns. Turns
 # are read in a subquery, because row security prevents planning this join on distributed tables. The hits are
 # materialized first: the search functions can't query nodes while rows are being sent to these nodes.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, COALESCE(message.session_id, moment.source_session_id),
     COALESCE(message.sequence, moment.first_sequence), moment.last_sequence,
-    message.sequence > session.embedded_sequence, atom.source_message_ids
+    COALESCE(message.sequence > session.embedded_sequence, moment.is_unembedded, atom.is_unembedded),
+    atom.source_message_ids
 FROM found LEFT JOIN (
     SELECT id, session_id, sequence FROM sessions_app_message
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
 ) message ON found.kind = 'turn' AND message.id = found.found
 LEFT JOIN (
-    SELECT id, source_session_id, first_sequence, last_sequence FROM moments_app_moment
+    SELECT id, source_session_id, first_sequence, last_sequence, {no_vector_moment} AS is_unembedded
+    FROM moments_app_moment source
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'moment')) OFFSET 0
 ) moment ON found.kind = 'moment' AND moment.id = found.found
 LEFT JOIN (
-    SELECT id, source_message_ids FROM moments_app_memoryatom
+    SELECT id, source_message_ids, {no_vector_fact} AS is_unembedded FROM moments_app_memoryatom source
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'fact')) OFFSET 0
 ) atom ON found.kind = 'fact' AND atom.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
+_NO_VECTOR_SQL = """NOT EXISTS (SELECT 1 FROM {table} vector
+    WHERE vector.source_id = source.id AND vector.user_id = %(user)s AND vector.model_id = %(model)s)"""
 
 
 @dataclass
@@ -100,7 +104,7 @@ class Hits:
     text: dict[Key, float] = field(default_factory=dict)  # scores in text search
     semantic: dict[Key, float] = field(default_factory=dict)  # cosines in semantic search
     weights: dict[str, float] = field(default_factory=dict)  # the maximum score in text search, keyed by kind
-    unembedded: set[Key] = field(default_factory=set)  # turns that have no vector yet
+    unembedded: set[Key] = field(default_factory=set)  # hits that have no vector yet
     spans: dict[Key, TurnSpan] = field(default_factory=dict)  # the turns that the moments cover
     places: dict[int, Place] = field(default_factory=dict)  # the places of turns, keyed by primary key
     source_pks: dict[Key, list[int]] = field(default_factory=dict)  # the source turns of facts
@@ -183,7 +187,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     if not searches:
         return hits
     with prepared_cursor() as cursor:
-        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
+        cursor.execute(_search_sql(searches, with_vector=vector is not None), parameters)
         rows = cursor.fetchall()
     by_search = {"text": hits.text, "semantic": hits.semantic}
     for name, kind, found, score, session, sequence, last, is_unembedded, source_pks in rows:
@@ -196,12 +200,19 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         elif session is not None:
             key = (kind, (session, sequence))
             hits.places[found] = key[1]
-            if is_unembedded:
-                hits.unembedded.add(key)
         else:
             continue
+        if is_unembedded:
+            hits.unembedded.add(key)
         by_search[name][key] = score
     return hits
+
+
+def _search_sql(searches: Sequence[str], *, with_vector: bool) -> str:
+    missing = {kind: _NO_VECTOR_SQL.format(table=_VECTORS[kind]) if with_vector else "false" for kind in _VECTORS}
+    return _SEARCH_SQL.format(
+        searches=" UNION ALL ".join(searches), no_vector_fact=missing["fact"], no_vector_moment=missing["moment"]
+    )
 
 
 def _parameters(lookup: Lookup) -> dict[str, Any]:

@@ -657,6 +657,19 @@ class TestByMeaning:
         assert fact["ranks"] == {"semantic": 1, "text": None}
         assert "arpsichord" in fact["content"]
 
+    def test_new_facts_and_moments_get_a_mean_score_until_they_have_vectors(
+        self, service: Api, ada: UserProfile
+    ) -> None:
+        def scores(mode: str) -> dict[str, float]:
+            asked = {"kinds": ["fact", "moment"], "match_count": 20, "mode": mode}
+            results = self.ask(service, "harpsichord quills", **asked)["results"]
+            return {one["content"]: one["score"] for one in results if "quill" in one["content"]}
+
+        note(MemoryStream.objects.get(user=ada), "ada cuts quills.", "fact")
+        moment(ada, "quill", "ada cut a quill.")
+        new, by_words = scores("hybrid"), scores("text")
+        assert len(new) == 2 and all(new[text] > by_words[text] for text in new)
+
     def test_what_all_turns_have_in_common_has_little_weight(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
         for text in ("Anna says hush.", "The kiln."):
