@@ -5,6 +5,7 @@ operation (10), OUTAGE seconds (30), SEED (1), the PARTS of the drill (all), and
 earlier parts.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -25,8 +26,9 @@ from memoryproject.conf import BASE_DIR
 SITE = {"OAUTH__SITE": "http://localhost"}  # required for valid tokens
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Run everything, write the page, and return 1 if something went wrong."""
+    argparse.ArgumentParser(prog="python -m drill.trust", description=__doc__).parse_args(arguments)
     with Provider() as provider, Site(provider, variables=SITE) as site:
         outcome = attacks.all_on(site, provider)
         machine = _machine(site)
@@ -105,4 +107,4 @@ def _machine(site: Site) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

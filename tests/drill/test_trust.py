@@ -15,6 +15,7 @@ import pytest
 from drill.provider import Provider
 from drill.site import Site
 from drill.trust import contract, fuzz, isolation, page
+from drill.trust.__main__ import main
 from drill.trust.calls import Operation, call, least, text_of
 from drill.trust.isolation import FOREIGN, OWN, UNKNOWN, ForeignCaller, Upstream
 from sessions_app.models import Application, Message, UserProfile
@@ -70,6 +71,12 @@ def answering(answer: Answer) -> Iterator[Site]:
         server.shutdown()
         server.server_close()
         shutil.rmtree(site.folder)
+
+
+def test_help_is_printed_without_starting_the_drill(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "MINUTES" in capsys.readouterr().out
 
 
 @pytest.mark.django_db(transaction=True)
