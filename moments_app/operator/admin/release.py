@@ -237,7 +237,7 @@ class RevokeRelease(RowAction[Release]):
 
     def change(self, row: Release) -> str:
         message = "Revoked. Other people's contexts and searches no longer include it."
-        self.attempt(row, partial(revoke, row, actor=self.actor), log="Revoked.", message=message, about=str(row))
+        self.attempt(row, partial(revoke, row, actor=self.actor), log="Revoked.", message=message)
         return change_url(row)
 
 

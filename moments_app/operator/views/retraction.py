@@ -305,7 +305,7 @@ class UndoRetraction(RowAction[Retraction]):
     def change(self, retraction: Retraction) -> str:
         undo = partial(undo_retraction, retraction, requested_by=self.actor)
         message = f"The {retraction} is undone."
-        self.attempt(retraction, undo, log="Undone.", message=message, about=str(retraction))
+        self.attempt(retraction, undo, log="Undone.", message=message)
         return change_url(retraction)
 
 
