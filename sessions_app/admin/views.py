@@ -4,6 +4,7 @@
 need to be logged in and have the permissions that the view requires.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, wraps
@@ -19,6 +20,7 @@ from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
 from django.template.response import TemplateResponse
+from django.utils.text import capfirst
 from django.views.generic import View
 
 from sessions_app.admin.access_log import note_reading, people_of
@@ -39,6 +41,11 @@ def actor_of(request: HttpRequest) -> str:
 def parse_number(text: str) -> int | None:
     """Parse a whole number from a URL. Return None if it isn't one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
+
+
+def without_field(error: Exception | str) -> str:
+    """Return an error's message without the name of the API's field at its start, such as `content: `."""
+    return capfirst(re.sub("^[a-z_]+: ", "", str(error)))
 
 
 def may_see(request: HttpRequest, model: type[Model]) -> bool:
@@ -105,10 +112,11 @@ class OperatorView(View):
         try:
             do()
         except Refusal as error:
+            reason = without_field(error)
             if self.refusals is None:
-                messages.error(self.request, f"{about}: {error}" if about else str(error))
+                messages.error(self.request, f"{about}: {reason}" if about else reason)
             else:
-                self.refusals[str(error)] += 1
+                self.refusals[reason] += 1
         else:
             self.log(row, log, message)
 

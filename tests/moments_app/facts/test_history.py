@@ -118,7 +118,7 @@ def test_actions_of_operators_are_recorded(bees: MemoryAtom, ada: UserProfile) -
     last = bees.history.newest_first()[0]
     assert (last.before["content"], last.before["is_pinned"]) == ("Keeps bees.", False)
     page = root.get(change_url(bees)).content.decode()
-    assert "History" in page and "content: Keeps bees." in page
+    assert "History" in page and "Content: Keeps bees.; " in page and "Pinned: no" in page
 
 
 def test_replaced_text_of_a_profile_ends(ada: UserProfile) -> None:
