@@ -1,10 +1,12 @@
 """The operator's pages of facts in time: as of a day, corrections of everything that says the same, and searches."""
 
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.models import Contradiction, Correction, MemoryAtom
+from moments_app.models import Contradiction, Correction, MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct
 from moments_app.provenance.correct import replacement_request as correcting_to
 from moments_app.streams.edit import evict
@@ -76,6 +78,12 @@ def test_the_list_of_corrections_names_the_requesting_key(root: Client, ada: Use
     key, _ = ApiKey.objects.issue("the shop", scope="write")
     correct(MemoryAtom.objects.get(), correcting_to(RIGHT["content"]), requested_by=f"key:{key.prefix}")
     assert "the shop" in page(root, reverse("admin:moments_app_correction_changelist"))
+
+
+def test_the_title_of_a_correction_of_a_long_fact_ends_with_an_ellipsis(root: Client, ada: UserProfile) -> None:
+    fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), f"Kilns {'are hot, ' * 20}all say.", "fact")
+    made = correct(fact, correcting_to("Kilns are warm."), requested_by="operator:eve")
+    assert re.search("corrected: Kilns [^<]{70,}…", page(root, change_url(made)))
 
 
 def test_unticked_texts_stay(root: Client, ada: UserProfile) -> None:
