@@ -35,6 +35,7 @@ FOUND = 1_000  # maximum items or people in a search result
 COLORS = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that `describe` sets from the content.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
+LAST_CHANGE = "operator/facts/last_change.html"  # the template of the hidden field of `ItemFields`
 LINKS_SHOWN = 100
 FACTS_SHOWN = 50
 
@@ -53,18 +54,13 @@ class StateFilter(admin.ChoicesFieldListFilter):
         yield from ({**each, "display": MemoryAtom.STATES[str(each["display"]).lower()]} for each in states)
 
 
-class AtomFields(forms.ModelForm):  # type: ignore[type-arg]
+class ItemFields(forms.ModelForm):  # type: ignore[type-arg]
     """The fields of an item, and its last change when the form was opened.
 
     If another change was made since then, the form saves nothing, and shows the current text.
     """
 
     last_change = forms.IntegerField(required=False, widget=forms.HiddenInput)
-
-    class Meta:
-        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
-        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
-        widgets = {"content": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -93,6 +89,13 @@ class AtomFields(forms.ModelForm):  # type: ignore[type-arg]
         return values
 
 
+class AtomFields(ItemFields):
+    class Meta:
+        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
+        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
+        widgets = {"content": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
+
+
 @admin.register(MemoryAtom)
 class MemoryAtomAdmin(PageAdmin):
     """Memory items. An item that an operator writes is pinned, which keeps it word for word."""
@@ -106,7 +109,7 @@ class MemoryAtomAdmin(PageAdmin):
     may_delete = False  # items are evicted, not deleted, so that former contexts can be explained
     list_before_template = "operator/facts/of_stream.html"
     form, form_page = AtomFields, AtomForm
-    change_form_before_template = "operator/facts/last_change.html"
+    change_form_before_template = LAST_CHANGE
     views = (EvictAtom, RestoreAtom, MoveAtom, MatchingItems, CorrectFact, RetractItems)
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
@@ -227,7 +230,7 @@ class EntityForm(FormPage[Entity]):
         return {"entity": self.row, "links_in": links[:LINKS_SHOWN], "may_retract": may_retract}
 
 
-class EntityFields(forms.ModelForm):  # type: ignore[type-arg]
+class EntityFields(ItemFields):
     title = forms.CharField(max_length=1_000, widget=UnfoldAdminTextInputWidget)
     body = forms.CharField(max_length=10_000, required=False, widget=UnfoldAdminTextareaWidget, strip=False)
     kind = forms.ChoiceField(choices=EntityKind.choices, widget=UnfoldAdminSelectWidget)
@@ -284,6 +287,7 @@ class EntityAdmin(PageAdmin):
 
     list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "changed")
     form = EntityFields
+    change_form_before_template = LAST_CHANGE
     session_link = link_column("source_session", "Session")
     list_filter = (EntityKindFilter, EntityStatusFilter, UserFilter, ("due_at", DaysFilter))
     list_select_related = ("user", "source_session")
