@@ -166,8 +166,9 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
         applications = login.applications  # type: ignore[attr-defined]
         if not applications:
             return None
+        login.is_limited = True  # type: ignore[attr-defined]
         if match.url_name not in OWN_LOGIN_PAGES:  # these pages change the login itself, so they don't get the copy
-            request.user = _limited(login)
+            request.user = _without_superuser_status(login)
         try:
             with acting_as_limited_operator(login.pk, applications):
                 return _rendered(view(request, *args, **kwargs))
@@ -179,11 +180,10 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
             return unavailable(request, Unavailable(error))
 
 
-def _limited(login: User) -> User:
-    """Return a copy of the login with limited permissions, for the request. The copy is never saved."""
+def _without_superuser_status(login: User) -> User:
+    """Return a copy of the login, for the request. The copy is never saved."""
     limited = copy(login)
     limited.is_superuser = False
-    limited.is_limited = True  # type: ignore[attr-defined]
     return limited
 
 

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import F, OuterRef, Q, Subquery
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from moments_app.models.atom import content_hash
 from moments_app.models.prompt import PromptResource, PromptVersion
@@ -95,7 +96,7 @@ class Probe(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.question[:80]
+        return Truncator(self.question).chars(80)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         self.question_hash = content_hash(self.question)

@@ -165,7 +165,7 @@ class PersonForm(GrantForm):
             known = UserProfile.objects.filter(user_id=given["user_id"], application=given["application_pk"])
             if not (given["begins"] or known.exists()):
                 self.add_error(
-                    "user_id", "user_id: there is no user with this id. To create the user, select the checkbox below."
+                    "user_id", "There is no user with this id. To create the user, select the checkbox below."
                 )
         return given
 

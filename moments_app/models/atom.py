@@ -18,6 +18,7 @@ from django.db.models.expressions import Col, Value
 from django.db.models.functions import Greatest
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from moments_app.engines.statements import NAME, kind_of, statement_of, worth_of
 from moments_app.engines.statements.dates import plan_ends, start_in
@@ -632,7 +633,7 @@ class MemoryAtom(Searched):
         ]
 
     def __str__(self) -> str:
-        return self.content[:80]
+        return Truncator(self.content).chars(80)
 
     def save(self, *args: object, **kwargs: object) -> None:
         self._set_hash()

@@ -13,6 +13,8 @@ take turns sending probes. While one of them is open, a single failed call opens
 the probes of all circuits due.
 
 A held job costs nothing. No worker claims it until the circuit closes or sends it as the next probe.
+
+A circuit also closes if nothing needs its engine any more, for example because the settings name another model.
 """
 
 from datetime import datetime, timedelta
@@ -44,6 +46,7 @@ PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables c
 FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
 MAX_PEOPLE = 100  # maximum people in each list of a circuit
 GIVE_UP_AFTER = timedelta(days=1)  # maximum time that a circuit holds jobs, if it is open for only one person
+UNUSED_AFTER = timedelta(minutes=10)  # a circuit without held jobs closes if its probe is overdue for so long
 
 logger = structlog.get_logger(__name__)
 
@@ -308,10 +311,21 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def send_probe(self) -> None:
-        """Make the next held job due as a probe. Prefer jobs of people whose calls have not failed."""
+        """Make the next held job due as a probe. Prefer jobs of people whose calls have not failed.
+
+        If nothing needs the engine any more, close the circuit instead.
+        """
         job = self._next_probe()
-        if job and self.reserve_probe(job):
+        if self._has_unneeded_engine() or (job is None and self.next_probe_at < database_now() - UNUSED_AFTER):
+            self.close("disuse")
+        elif job and self.reserve_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
+
+    def _has_unneeded_engine(self) -> bool:
+        """Return whether the latest probe was completed without calling the engine."""
+        if not self.is_probing or self.probe is None:
+            return False
+        return Job.objects.filter(pk=self.probe, status=Job.Status.COMPLETED).exists()
 
     def _next_probe(self) -> Job | None:
         held = self._held().order_by("about", "id")

@@ -10,6 +10,7 @@ from django.apps import apps
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from moments_app.models.retraction import ExactEncoder
 from sessions_app.models import Session, UserProfile
@@ -211,7 +212,7 @@ class Correction(models.Model):
     objects = CorrectionQuerySet.as_manager()
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.before[:80]}"
+        return f"{self.kind}: {Truncator(self.before).chars(80)}"
 
     @property
     def reason(self) -> str:

@@ -290,7 +290,7 @@ class ChangeRole(LoginAction):
     def do(self, user: User, by: User) -> None:
         form = RoleForm(self.request.POST)
         if not form.is_valid():
-            raise Refusal("role: choose a role from the list.")
+            raise Refusal("Choose a role from the list.")
         staff.set_role(user, form.cleaned_data["role"], by=by)
 
 

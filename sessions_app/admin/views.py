@@ -4,6 +4,8 @@
 need to be logged in and have the permissions that the view requires.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, wraps
 from typing import Any, ClassVar, Generic, TypeVar
@@ -11,11 +13,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 from django.contrib import messages
 from django.contrib.admin import action
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import model_ngettext
+from django.contrib.humanize.templatetags.humanize import intcomma
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
 from django.template.response import TemplateResponse
+from django.utils.text import capfirst
 from django.views.generic import View
 
 from sessions_app.admin.access_log import note_reading, people_of
@@ -24,6 +29,7 @@ from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
 
 MAX_DIGITS = 18  # maximum digits of a number in a URL, so it fits a bigint
+REASONS_SHOWN = 3  # maximum reasons why an action skipped rows
 
 Row = TypeVar("Row", bound=Model)
 
@@ -35,6 +41,11 @@ def actor_of(request: HttpRequest) -> str:
 def parse_number(text: str) -> int | None:
     """Parse a whole number from a URL. Return None if it isn't one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
+
+
+def without_field(error: Exception | str) -> str:
+    """Return an error's message without the name of the API's field at its start, such as `content: `."""
+    return capfirst(re.sub("^[a-z_]+: ", "", str(error)))
 
 
 def may_see(request: HttpRequest, model: type[Model]) -> bool:
@@ -52,6 +63,7 @@ class OperatorView(View):
     permission = "view"  # the list's admin checks it with `has_<permission>_permission`
     needs: ClassVar[Sequence[str]] = ()  # additional permissions, for rows of other tables or much data about a person
     is_open: ClassVar[bool] = False  # whether the view is open to people who aren't logged in
+    refusals: Counter[str] | None = None  # an action on several rows counts the reasons of its refusals
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Check the permissions, and record whose data the page shows. Django rejects unsupported methods."""
@@ -95,12 +107,16 @@ class OperatorView(View):
     def attempt(self, row: Model, do: Callable[[], object], *, log: str, message: str, about: str = "") -> None:
         """Change a row, log the change, and show a message. If `do` raises a `Refusal`, show its reason instead.
 
-        `log` is the entry in the row's history. `about` names the row in an error message, for pages with several rows.
+        `log` is the entry in the row's history. `about` names the row in an error message, if the next page is a list.
         """
         try:
             do()
         except Refusal as error:
-            messages.error(self.request, f"{about}: {error}" if about else str(error))
+            reason = without_field(error)
+            if self.refusals is None:
+                messages.error(self.request, f"{about}: {reason}" if about else reason)
+            else:
+                self.refusals[reason] += 1
         else:
             self.log(row, log, message)
 
@@ -171,10 +187,17 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
-        view = cls(admin=admin)
+        """Change rows, and show a message with the number of skipped ones and the most frequent reasons."""
+        refusals = Counter[str]()
+        view = cls(admin=admin, refusals=refusals)
         view.setup(request)
         for row in rows.order_by("-pk"):
             view.change(row)
+        if refusals:
+            skipped = f"{intcomma(refusals.total())} {model_ngettext(admin.opts, refusals.total())}"
+            reasons = [f"{reason} ({intcomma(number)}×)" for reason, number in refusals.most_common(REASONS_SHOWN)]
+            more = ["…"] if len(refusals) > REASONS_SHOWN else []
+            messages.error(request, " ".join([f"Skipped {skipped}:", *reasons, *more]))
 
     @classmethod
     def for_selected(cls, description: str, *, button: str = "", warning: str = "") -> Any:

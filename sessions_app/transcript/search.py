@@ -12,6 +12,7 @@ from datetime import datetime
 
 from django.db import connection
 from django.db.models import QuerySet
+from django.utils.text import Truncator
 
 from sessions_app import lexemes
 from sessions_app.limited_operators import unlimited
@@ -112,4 +113,5 @@ def _excerpt(content: str | None, words: Sequence[lexemes.QueryWord]) -> str:
         return content
     place = next((start for start, _ in lexemes.occurrences(content, words)), 0)
     start = content.rfind(" ", 0, max(place - SHORT_CHARS // 3, 0)) + 1
-    return content[start : start + SHORT_CHARS].rpartition(" ")[0] or content[start : start + SHORT_CHARS]
+    before = "… " if start else ""
+    return before + Truncator(content[start:]).chars(SHORT_CHARS - len(before))

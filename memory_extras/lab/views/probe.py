@@ -32,7 +32,7 @@ from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.retract import CannotRetract, sequences_of
 from sessions_app.admin.base import PageAdmin, UserFilter, add_views, time_cell
 from sessions_app.admin.links import change_url, column, link_to, turn_url
-from sessions_app.admin.views import FormPage, RowAction, actor_of
+from sessions_app.admin.views import FormPage, RowAction, actor_of, without_field
 from sessions_app.models import Session
 from sessions_app.models.event import named_actor
 from sessions_app.refusals import Refusal
@@ -204,7 +204,7 @@ class DraftForm(forms.Form):
         try:
             return sequences_of(text) if text else []
         except CannotRetract as error:
-            raise forms.ValidationError(str(error)) from error
+            raise forms.ValidationError(without_field(error)) from error
 
 
 class SaveProbe(SessionPage):
@@ -226,7 +226,7 @@ class SaveProbe(SessionPage):
         try:
             probe, is_new = self._kept(form.cleaned_data)
         except Refusal as error:
-            return self.page(status=error.status, problem=str(error))
+            return self.page(status=error.status, problem=without_field(error))
         if is_new:
             self.log(self.row, f"Saved as probe {probe.probe_id}.", "Probe saved. The next run checks it.")
         else:

@@ -6,12 +6,13 @@ from typing import Any, cast
 from django import forms
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.utils.text import capfirst
 from unfold.admin import TabularInline
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
+from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StatementChange, StoredItem
 from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
 from moments_app.operator.admin.stream import KindFilter, requested_stream
 from moments_app.operator.person_pages import may_retract_directly
@@ -20,18 +21,21 @@ from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.edit import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
+from moments_app.streams.texts import lock_stream
 from moments_app.streams.timeline import refresh_derived
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, matching_any
 from sessions_app.admin.links import change_url, column, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
+from sessions_app.models.event import named_actor
 
 SEARCHED = 20_000  # maximum items to search, newest first, if neither a person nor a stream is selected
 FOUND = 1_000  # maximum items or people in a search result
 COLORS = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that `describe` sets from the content.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
+LAST_CHANGE = "operator/facts/last_change.html"  # the template of the hidden field of `ItemFields`
 LINKS_SHOWN = 100
 FACTS_SHOWN = 50
 
@@ -50,7 +54,42 @@ class StateFilter(admin.ChoicesFieldListFilter):
         yield from ({**each, "display": MemoryAtom.STATES[str(each["display"]).lower()]} for each in states)
 
 
-class AtomFields(forms.ModelForm):  # type: ignore[type-arg]
+class ItemFields(forms.ModelForm):  # type: ignore[type-arg]
+    """The fields of an item, and its last change when the form was opened.
+
+    If another change was made since then, the form saves nothing, and shows the current text.
+    """
+
+    last_change = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        newest = self._newest_change() if self.instance.pk else None
+        self.initial["last_change"] = newest.pk if newest else None
+
+    def _newest_change(self) -> StatementChange | None:
+        return self.instance.history.newest_first().first()  # type: ignore[no-any-return]
+
+    def clean(self) -> dict[str, Any]:
+        """Check for newer changes, and lock the item against others until it is saved."""
+        values: dict[str, Any] = super().clean() or {}
+        atom = self.instance
+        if atom.pk is None:
+            return values
+        lock_stream(atom.stream_id, atom.user_id)
+        newest = self._newest_change()
+        if newest and newest.pk != values.get("last_change"):
+            # The operator may save again.
+            self.data = cast(QueryDict, self.data).dict() | {"last_change": newest.pk}
+            atom.refresh_from_db(fields=["content"])
+            raise forms.ValidationError(
+                f"{capfirst(named_actor(newest.actor))} changed this item in the meantime. Nothing was saved. The "
+                f"item's text is now “{atom.content}”. If you save again, your changes replace it."
+            )
+        return values
+
+
+class AtomFields(ItemFields):
     class Meta:
         labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
         help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
@@ -70,6 +109,7 @@ class MemoryAtomAdmin(PageAdmin):
     may_delete = False  # items are evicted, not deleted, so that former contexts can be explained
     list_before_template = "operator/facts/of_stream.html"
     form, form_page = AtomFields, AtomForm
+    change_form_before_template = LAST_CHANGE
     views = (EvictAtom, RestoreAtom, MoveAtom, MatchingItems, CorrectFact, RetractItems)
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
@@ -190,7 +230,7 @@ class EntityForm(FormPage[Entity]):
         return {"entity": self.row, "links_in": links[:LINKS_SHOWN], "may_retract": may_retract}
 
 
-class EntityFields(forms.ModelForm):  # type: ignore[type-arg]
+class EntityFields(ItemFields):
     title = forms.CharField(max_length=1_000, widget=UnfoldAdminTextInputWidget)
     body = forms.CharField(max_length=10_000, required=False, widget=UnfoldAdminTextareaWidget, strip=False)
     kind = forms.ChoiceField(choices=EntityKind.choices, widget=UnfoldAdminSelectWidget)
@@ -247,6 +287,7 @@ class EntityAdmin(PageAdmin):
 
     list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "changed")
     form = EntityFields
+    change_form_before_template = LAST_CHANGE
     session_link = link_column("source_session", "Session")
     list_filter = (EntityKindFilter, EntityStatusFilter, UserFilter, ("due_at", DaysFilter))
     list_select_related = ("user", "source_session")

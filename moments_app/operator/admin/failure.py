@@ -286,7 +286,7 @@ class TryCircuit(RowAction[Circuit]):
     def change(self, circuit: Circuit) -> str:
         do = partial(circuit.try_now, self.actor)
         message = f"The next free worker or query tests {circuit}."
-        self.attempt(circuit, do, log="Tried.", message=message, about=str(circuit))
+        self.attempt(circuit, do, log="Tried.", message=message)
         return change_url(circuit)
 
 
@@ -297,7 +297,7 @@ class CloseCircuit(RowAction[Circuit]):
 
     def change(self, circuit: Circuit) -> str:
         do = partial(circuit.close_by_hand, self.actor)
-        self.attempt(circuit, do, log="Closed.", message=f"{circuit} is closed.", about=str(circuit))
+        self.attempt(circuit, do, log="Closed.", message=f"{circuit} is closed.")
         return change_url(circuit)
 
 

@@ -107,7 +107,7 @@ class RetryJob(RowAction[Job]):
     route, name, permission = "<path:pk>/retry/", "retry", "steer"
 
     def change(self, job: Job) -> str:
-        self.attempt(job, job.restart, log="Retried.", message=f"{job} is queued again.", about=str(job))
+        self.attempt(job, job.restart, log="Retried.", message=f"{job} is queued again.")
         return change_url(job)
 
 
@@ -119,7 +119,7 @@ class CancelJob(RowAction[Job]):
     def change(self, job: Job) -> str:
         message = f"{job} is cancelled, and its results are discarded."
         end = partial(cancel, job, actor=self.actor)
-        self.attempt(job, end, log="Cancelled.", message=message, about=str(job))
+        self.attempt(job, end, log="Cancelled.", message=message)
         return change_url(job)
 
 

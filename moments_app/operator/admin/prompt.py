@@ -38,7 +38,7 @@ from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import column, page_url
-from sessions_app.admin.views import RowPage, first_of
+from sessions_app.admin.views import RowPage, first_of, without_field
 from sessions_app.limited_operators import is_limited
 from sessions_app.text.length import estimate_tokens
 
@@ -164,7 +164,7 @@ class TextForm(forms.Form):
     def clean_content(self) -> str:
         content: str = self.cleaned_data["content"]
         if not content.strip():
-            raise forms.ValidationError(BLANK_PROMPT)
+            raise forms.ValidationError(without_field(BLANK_PROMPT))
         return normalize_newlines(content)
 
 

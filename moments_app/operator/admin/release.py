@@ -32,7 +32,7 @@ from moments_app.streams.release import (
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import change_url, column, page_url
-from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, first_of, may_see
+from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, first_of, may_see, without_field
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.event import named_actor
@@ -174,11 +174,11 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = WordingForm(request.POST)
         if not form.is_valid():
-            return self.page(problem=f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
+            return self.page(problem=f"Enter the text to share, with at most {MAX_WORDING:,} characters.")
         try:
             new = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
-            return self.page(problem=str(error))
+            return self.page(problem=without_field(error))
         users = audience(new.stream.agent_id, new.stream.application_pk)
         self.log(new, "Released.", f"Released to the users of {users}.")
         return self.next_page
@@ -237,7 +237,7 @@ class RevokeRelease(RowAction[Release]):
 
     def change(self, row: Release) -> str:
         message = "Revoked. Other people's contexts and searches no longer include it."
-        self.attempt(row, partial(revoke, row, actor=self.actor), log="Revoked.", message=message, about=str(row))
+        self.attempt(row, partial(revoke, row, actor=self.actor), log="Revoked.", message=message)
         return change_url(row)
 
 
@@ -260,7 +260,7 @@ class RewordRelease(RowAction[Release]):
     def change(self, row: Release) -> str:
         form = WordingForm(self.request.POST)
         if not form.is_valid():
-            messages.error(self.request, f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
+            messages.error(self.request, f"Enter the text to share, with at most {MAX_WORDING:,} characters.")
             return change_url(row)
         message = "Released with the new wording. The previous release is revoked."
         do = partial(reword, row, **form.cleaned_data, actor=self.actor)

@@ -106,7 +106,7 @@ class UndoConsolidation(RowAction[MemoryStream]):
     def change(self, stream: MemoryStream) -> str:
         message = f"{capfirst(stream.title)}: the last merge was undone. Its observations wait for the next merge."
         do = partial(undo, stream, requested_by=self.actor)
-        self.attempt(stream, do, log="Undid the last merge.", message=message, about=stream.title)
+        self.attempt(stream, do, log="Undid the last merge.", message=message)
         return change_url(stream)
 
 

@@ -21,7 +21,7 @@ from moments_app.operator.addresses import Pages, Source
 from moments_app.operator.person_pages import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
-from sessions_app.admin.views import FormPage
+from sessions_app.admin.views import FormPage, without_field
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
@@ -154,7 +154,7 @@ def _preview(session: Session, values: dict[str, Any], turn: Message | None) -> 
     try:
         envelope = assemble_context(session, wanted)
     except BudgetTooSmall as error:
-        return {"problem": str(error)}
+        return {"problem": without_field(error)}
     assert envelope is not None  # the session exists
     context, following = stored_context(envelope), stored_lines(envelope.filled.next)
     pages = Pages(session.user, {*context.refs(), *(line.ref for line in following if line.ref)})

@@ -11,6 +11,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.utils import label_for_field
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
@@ -37,7 +38,7 @@ from moments_app.streams import edit
 from moments_app.streams.texts import is_in_line
 from sessions_app.admin.base import name_of, with_key_names
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, may_see
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, may_see, without_field
 from sessions_app.models import Message
 
 FACTS_SHOWN = 200  # facts per page
@@ -105,8 +106,8 @@ class AtomForm(FormPage[MemoryAtom]):
         is_derived = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
         return not is_derived and may_retract_directly(self.request)
 
-    def _history(self) -> list[tuple[StatementChange, Correction | Retraction | None, str]]:
-        """Return the changes, each with the correction or retraction that made it, and the URL of its page."""
+    def _history(self) -> list[tuple[StatementChange, Correction | Retraction | None, str, list[tuple[str, Any]]]]:
+        """Return the changes, each with the correction or retraction that made it, its URL, and the former values."""
         changes = with_key_names(self.request, self.visible(self.row.history.newest_first()), "actor")[:CHANGES]
         reasons = [change.reason.partition(":") for change in changes]
         ids = {uid for kind, _, uid in reasons if kind in ("correction", "retraction")}
@@ -114,11 +115,20 @@ class AtomForm(FormPage[MemoryAtom]):
         retractions = self.visible(Retraction.objects.filter(retraction_id__in=ids))
         made_by = {row.reason: row for row in corrections} | {row.actor: row for row in retractions}
         found = ((change, made_by.get(change.reason)) for change in changes)
-        return [(change, row, change_url(row) if row else "") for change, row in found]
+        return [(change, row, change_url(row) if row else "", _former_values(change)) for change, row in found]
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()
         return list(self.visible(turns))
+
+
+def _former_values(change: StatementChange) -> list[tuple[str, Any]]:
+    """Return the labels of the changed columns, with the values before the change."""
+    shown = {True: "yes", False: "no"}
+    return [
+        (capfirst(str(label_for_field(name, MemoryAtom))), shown.get(value, value))
+        for name, value in change.shown.items()
+    ]
 
 
 class EvictAtom(RowAction[MemoryAtom]):
@@ -195,7 +205,7 @@ class FactChangeForm(forms.Form):
         """Require the new text of a correction."""
         values: dict[str, Any] = super().clean() or {}
         if values.get("do") == Correction.Kind.CORRECTED and not values.get("content"):
-            self.add_error("content", "content: enter the correct text.")
+            self.add_error("content", "Enter the correct text.")
         return values
 
     def order(self) -> CorrectionRequest:
@@ -253,7 +263,7 @@ class MatchingItems(RowPage[MemoryAtom]):
         try:
             changes = matching_texts(fact)
         except CannotCorrect as error:
-            return {"atom": fact, "problem": str(error)}
+            return {"atom": fact, "problem": without_field(error)}
         assert fact.user is not None  # `matching_texts` raises an error for a fact without a user
         return {
             "atom": fact,
@@ -282,7 +292,7 @@ class CorrectFact(RowPage[MemoryAtom]):
         try:
             changes = preview(self.row, form.order())
         except CannotCorrect as error:
-            return {"problem": str(error)}
+            return {"problem": without_field(error)}
         return {"kinds": changes_by_kind(changes), "count": len(changes)}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -293,7 +303,7 @@ class CorrectFact(RowPage[MemoryAtom]):
         try:
             correction = correct(self.row, form.order(), requested_by=self.actor, leave=leave)
         except CannotCorrect as error:
-            messages.error(request, str(error))
+            messages.error(request, without_field(error))
             return HttpResponseRedirect(change_url(self.row))
         message = f"{capfirst(correction.kind)}, together with all matching items."
         self.log(self.row, f"Correction {correction.correction_id}.", message)

@@ -21,7 +21,7 @@ from moments_app.provenance.retract import CannotRetract, Preview, preview, retr
 from moments_app.provenance.retract_items import ItemSelection, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, parse_number
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, parse_number, without_field
 from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500
@@ -40,7 +40,7 @@ class TurnsForm(forms.Form):
         try:
             return sequences_of(text) if text else None
         except CannotRetract as error:
-            raise forms.ValidationError(str(error)) from error
+            raise forms.ValidationError(without_field(error)) from error
 
 
 class ReasonForm(TurnsForm):
@@ -94,7 +94,7 @@ def _preview(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any
     try:
         found = preview(session, form.cleaned_data["sequences"], leave=left)
     except CannotRetract as error:
-        return {"problem": str(error)}
+        return {"problem": without_field(error)}
     return {"preview": found, "groups": _groups(found.of_turns)}
 
 
@@ -195,7 +195,7 @@ class RetractTurns(SessionPage):
         try:
             retraction = retract(self.row, **form.cleaned_data, requested_by=self.actor, leave=leave)
         except CannotRetract as error:
-            return self.page(problem=str(error))
+            return self.page(problem=without_field(error))
         turns = retraction.result["turns"] + sum(each.result["turns"] for each in retraction.consequences())
         message = f"{_retracted(turns, 'turn')}. Items that also come from other turns are being rebuilt."
         self.log(self.row, f"Retraction {retraction}.", message)
@@ -247,7 +247,7 @@ class RetractItems(RowPage[MemoryAtom]):
         try:
             found = preview_items(self.owner(), self._selection(), leave=left)
         except CannotRetract as error:
-            return shown | {"problem": str(error)}
+            return shown | {"problem": without_field(error)}
         return shown | {"preview": found, "groups": _groups_of_items(found), "left": left}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -260,7 +260,7 @@ class RetractItems(RowPage[MemoryAtom]):
                 self.owner(), self._selection(), reason=reason, requested_by=self.actor, leave=leave
             )
         except CannotRetract as error:
-            return self.page(problem=str(error))
+            return self.page(problem=without_field(error))
         items = _retracted(retraction.result["items"], "item")
         messages.success(request, f"{items}. Items that also come from other sources are being rebuilt.")
         return HttpResponseRedirect(_next_url(request, retraction))
@@ -305,7 +305,7 @@ class UndoRetraction(RowAction[Retraction]):
     def change(self, retraction: Retraction) -> str:
         undo = partial(undo_retraction, retraction, requested_by=self.actor)
         message = f"The {retraction} is undone."
-        self.attempt(retraction, undo, log="Undone.", message=message, about=str(retraction))
+        self.attempt(retraction, undo, log="Undone.", message=message)
         return change_url(retraction)
 
 

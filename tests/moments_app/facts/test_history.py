@@ -111,13 +111,14 @@ def test_actions_of_operators_are_recorded(bees: MemoryAtom, ada: UserProfile) -
     edit.evict(bees, requested_by="operator:eve")
     edit.restore(bees, requested_by="operator:eve")
     when = {"formed_at_0": f"{bees.formed_at:%Y-%m-%d}", "formed_at_1": f"{bees.formed_at:%H:%M:%S}"}
-    assert root.post(change_url(bees), {"content": "Keeps two hives of bees."} | when).status_code == 302
+    edited = {"content": "Keeps two hives of bees.", "last_change": bees.history.newest_first()[0].pk}
+    assert root.post(change_url(bees), edited | when).status_code == 302
     actions = [(action, actor) for action, actor, _ in changes(bees)]
     assert actions == [(action, "operator") for action in ("moved", "evicted", "restored", "edited")]
     last = bees.history.newest_first()[0]
     assert (last.before["content"], last.before["is_pinned"]) == ("Keeps bees.", False)
     page = root.get(change_url(bees)).content.decode()
-    assert "History" in page and "content: Keeps bees." in page
+    assert "History" in page and "Content: Keeps bees.; " in page and "Pinned: no" in page
 
 
 def test_replaced_text_of_a_profile_ends(ada: UserProfile) -> None:

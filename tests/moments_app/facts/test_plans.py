@@ -173,7 +173,9 @@ def test_a_plan_reworded_by_an_operator_ends_on_its_new_day(ada: UserProfile) ->
     plan, root = MemoryAtom.objects.get(user=ada, kind="plan"), operator()
 
     def end_after(content: str, said_on: str) -> datetime | None:
+        newest = plan.history.newest_first().first()
         edited = {"content": content, "formed_at_0": said_on, "formed_at_1": "12:00:00"}
+        edited["last_change"] = str(newest.pk) if newest else ""
         assert root.post(change_url(plan), edited).status_code == 302
         return MemoryAtom.objects.get(pk=plan.pk).valid_until
 

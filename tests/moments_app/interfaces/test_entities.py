@@ -410,6 +410,9 @@ def test_an_operator_changes_and_deletes_tasks(service: Api, ada: UserProfile) -
     assert [changed[name] for name in ("title", "body", "kind", "status")] == [*fields.values()][:4]
     assert changed["due_at"] == "2026-03-05T10:00:00Z"
     assert entity.history.get().actor == "operator:root"
+    stale = root.post(change_url(entity), fields | day | {"title": "Order two", "last_change": ""}).content.decode()
+    assert "Operator root changed this item in the meantime. Nothing was saved." in stale
+    assert Entity.objects.get().title == "Order it"
     root.post(reverse("admin:moments_app_entity_delete", args=[entity.pk]), {"post": "yes"})
     assert not MemoryAtom.objects.exists()
 

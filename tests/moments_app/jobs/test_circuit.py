@@ -247,6 +247,24 @@ class TestProbes:
         assert ran(asked("di")).status == "completed"
         assert not circuit().is_open
 
+    def test_a_circuit_without_held_jobs_closes_if_nothing_calls_its_engine(self, model_server: OpenAIServer) -> None:
+        opened(model_server)
+        Job.objects.all().delete()
+        for overdue, is_open in ((timedelta(minutes=9), True), (timedelta(minutes=11), False)):
+            Circuit.objects.update(next_probe_at=timezone.now() - overdue)
+            Circuit.objects.send_probes()
+            assert circuit().is_open is is_open
+
+    def test_an_open_circuit_closes_if_its_jobs_use_another_engine(
+        self, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        opened(model_server, "cy", "di")
+        settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "extractive"})
+        assert ran(send_probe()).status == "completed"
+        Circuit.objects.update(next_probe_at=timezone.now())
+        Circuit.objects.send_probes()
+        assert not circuit().is_open and builds().due().count() == 3
+
 
 class TestAnEndpoint:
     """An unavailable endpoint is unavailable for all kinds of calls."""

@@ -1,7 +1,9 @@
 """Items of streams: searched, added, edited, moved, evicted and restored by an operator."""
 
+import re
 from datetime import UTC, datetime
 from threading import Thread
+from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -13,6 +15,7 @@ from moments_app.models import EmbeddingModel, Entity, FactEmbedding, Job, Memor
 from sessions_app.models import UserProfile
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.entities import make_entity
+from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.streams import fold, form, note, rewrite, shard
 from tests.support.transcript import START, talk
@@ -35,6 +38,17 @@ def own(ada: UserProfile) -> MemoryStream:
 
 def url(atom: MemoryAtom, verb: str) -> str:
     return reverse(f"admin:moments_app_memoryatom_{verb}", args=[atom.pk])
+
+
+def last_change(client: Client, atom: MemoryAtom) -> dict[str, str]:
+    """Return the form field that identifies the last change of an item that is opened now."""
+    return last_change_in(client.get(change_url(atom)))
+
+
+def last_change_in(answer: Any) -> dict[str, str]:
+    value = re.search('name="last_change" (?:value="([0-9]+)")?', answer.content.decode())
+    assert value
+    return {"last_change": value[1] or ""}
 
 
 class TestWriting:
@@ -77,7 +91,8 @@ class TestWriting:
         kept = (reworded.title, reworded.body, reworded.kind, reworded.external_id, reworded.is_pinned)
         assert kept == ("The element.", "From Oslo.", "task", "7", False)
         assert reworded.about_kind == task.about_kind and reworded.is_listed
-        assert root.post(change_url(MemoryAtom.objects.get()), WHEN | {"content": content, "is_pinned": "on"})
+        opened = last_change(root, MemoryAtom.objects.get())
+        assert root.post(change_url(MemoryAtom.objects.get()), WHEN | {"content": content, "is_pinned": "on"} | opened)
         assert Entity.objects.get().is_pinned
         assert sum("content" in change.before for change in task.history.all()) == 1
 
@@ -106,6 +121,24 @@ class TestWriting:
         assert root.post(change_url(atom), {"content": atom.content} | WHEN).status_code == 302
         atom.refresh_from_db()
         assert not atom.is_pinned
+
+    def test_a_form_opened_before_a_colleagues_change_warns_and_saves_nothing(
+        self, root: Client, repairs: MemoryStream
+    ) -> None:
+        atom = note(repairs, "Felt wears out.", "fact")
+        opened = last_change(root, atom)
+        editor = operator("memoryatom", "change_memoryatom")
+        assert editor.post(change_url(atom), {"content": "Felt lasts a year.", **opened} | WHEN).status_code == 302
+        mine = {"content": "Felt lasts."} | WHEN
+        answer = root.post(change_url(atom), mine | opened)
+        shown = answer.content.decode()
+        assert "memoryatom-change_memoryatom changed this item in the meantime. Nothing was saved." in shown
+        assert "“Felt lasts a year.”" in shown and "Felt lasts.</textarea>" in shown
+        atom.refresh_from_db()
+        assert atom.content == "Felt lasts a year."
+        assert root.post(change_url(atom), mine | last_change_in(answer)).status_code == 302
+        atom.refresh_from_db()
+        assert atom.content == "Felt lasts."
 
     def test_a_duplicate_in_the_stream_is_an_error(self, root: Client, repairs: MemoryStream) -> None:
         note(repairs, "Felt wears out.", "fact")

@@ -1,10 +1,12 @@
 """The operator's pages of facts in time: as of a day, corrections of everything that says the same, and searches."""
 
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.models import Contradiction, Correction, MemoryAtom
+from moments_app.models import Contradiction, Correction, MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct
 from moments_app.provenance.correct import replacement_request as correcting_to
 from moments_app.streams.edit import evict
@@ -78,6 +80,12 @@ def test_the_list_of_corrections_names_the_requesting_key(root: Client, ada: Use
     assert "the shop" in page(root, reverse("admin:moments_app_correction_changelist"))
 
 
+def test_the_title_of_a_correction_of_a_long_fact_ends_with_an_ellipsis(root: Client, ada: UserProfile) -> None:
+    fact = note(MemoryStream.objects.ensure_of_person(ada, "default"), f"Kilns {'are hot, ' * 20}all say.", "fact")
+    made = correct(fact, correcting_to("Kilns are warm."), requested_by="operator:eve")
+    assert re.search("corrected: Kilns [^<]{70,}…", page(root, change_url(made)))
+
+
 def test_unticked_texts_stay(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     written(ada, summary=f"{MAYA} They like tea.")
@@ -103,7 +111,7 @@ def test_a_rejected_correction_is_explained_in_the_words_of_the_page(root: Clien
     url, fact = replacement_request(MAYA), MemoryAtom.objects.get(content=MAYA)
     note(fact.stream, RIGHT["content"], "fact")
     shown = root.post(url, RIGHT, follow=True).content.decode()
-    assert "another fact already says this. Remove this fact instead." in shown
+    assert "Another fact already says this. Remove this fact instead." in shown and "content: " not in shown
     evict(fact, requested_by="operator:eve")
     shown = root.post(url, RIGHT, follow=True).content.decode()
     assert escaped("The fact was already corrected or removed, so it can't be corrected.") in shown

@@ -56,6 +56,12 @@ def test_people_turns_moments_and_facts_are_found_with_marked_words(root: Client
     assert all(change_url(row) in shown for row in (ada, moment, fact))
 
 
+def test_a_cut_text_has_ellipses_where_it_is_cut(root: Client, ada: UserProfile) -> None:
+    said(ada, f"Opening. {'Much was said before. ' * 20}The harpsichord came from Lyon. {'And after. ' * 20}")
+    assert re.search("<p>… [^…]*<mark>harpsichord</mark>[^…]*…</p>", page(root, URL, q="harpsichord"))
+    assert re.search("<p>Opening. [^…]*…</p>", page(root, URL, q="s1"))
+
+
 @pytest.mark.parametrize("name", ["caroline", "Caroline", "CAROL", "26 carol"])
 def test_a_person_is_found_by_any_word_of_the_name_in_any_case(root: Client, name: str) -> None:
     wanted = UserProfile.objects.ensure("conv-26:Caroline_K")

@@ -45,16 +45,17 @@ class TestList:
 
     @pytest.mark.slow
     def test_only_failed_jobs_are_retried(self, root: Client, failed: Job, bo: UserProfile) -> None:
-        completed = build(talk(bo, 60))
-        data = {"action": "retry", "_selected_action": [failed.pk, completed.pk]}
+        completed, other = build(talk(bo, 60)), build(talk(bo, 60, session_id="s2"))
+        data = {"action": "retry", "_selected_action": [failed.pk, completed.pk, other.pk]}
         asked = root.post(list_url(Job), data).content.decode()
-        assert "2 selected" in asked and "Retry these jobs" in asked
+        assert "3 selected" in asked and "Retry these jobs" in asked
         failed.refresh_from_db()
         assert failed.status == Job.Status.FAILED
         data["sure"] = "1"
         shown = root.post(list_url(Job), data, follow=True).content.decode()
         assert "is queued again" in shown
-        assert str(completed.job_id) in shown
+        reason = "Only failed and cancelled jobs can be retried. This job is completed. (2×)"
+        assert f"Skipped 2 jobs: {reason}" in shown and shown.count("Only failed") == 1
         failed.refresh_from_db()
         completed.refresh_from_db()
         assert (failed.status, completed.status) == (Job.Status.QUEUED, Job.Status.COMPLETED)
@@ -67,7 +68,7 @@ class TestList:
         data["sure"] = "1"
         shown = root.post(list_url(Job), data, follow=True).content.decode()
         assert f"{queued} is cancelled" in shown
-        assert "This job is failed" in shown
+        assert "Skipped 1 job: " in shown and "This job is failed" in shown
         queued.refresh_from_db()
         assert queued.result["cancelled_by"] == "operator:root"
         assert (history(queued), history(failed)) == (["Cancelled."], [])

@@ -225,6 +225,12 @@ class TestOnesOwn:
             url = reverse(f"admin:moments_app_circuit_{route}", args=[circuit.pk])
             assert eve.post(url).status_code == 403
 
+    def test_pages_of_their_own_login_link_only_to_pages_that_they_may_open(self, eve: Client) -> None:
+        for name in ("password_change", "auth_user_second_factor"):
+            links = set(re.findall(r'href="(/admin/[^"#?]+)"', page(eve, reverse(f"admin:{name}"))))
+            assert list_url(UserProfile) in links
+            assert [link for link in links if eve.get(link).status_code == 403] == []
+
     @pytest.mark.slow
     def test_they_manage_their_own_password_and_second_factor(self, eve: Client) -> None:
         assert eve.get(reverse("admin:password_change")).status_code == 200
