@@ -2,9 +2,9 @@
 
 A thread of the watchdog claims due deliveries, and further threads post them. A few receivers are served in parallel,
 with one delivery at a time for each, so a slow receiver doesn't delay the others. A failed delivery is retried with
-increasing pauses. Later deliveries to the same receiver wait for it. A process may die before it records a success, so
-a receiver may get a delivery twice, with the same `webhook-id`. Requests are signed according to Standard Webhooks
-(standardwebhooks.com).
+increasing pauses. Other deliveries to the same receiver pause too, and may be sent first. A process may die before it
+records a success, so a receiver may get a delivery twice, with the same `webhook-id`. Requests are signed according to
+Standard Webhooks (standardwebhooks.com).
 """
 
 import base64
