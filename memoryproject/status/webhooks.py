@@ -21,7 +21,7 @@ import structlog
 from django.conf import settings
 from django.db import connection
 
-from moments_app.engines.transport import BoundedTransport, TooLarge
+from moments_app.engines.transport import BoundedTransport, NotPublic, TooLarge
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import WebhookEvent
 from sessions_app.database.deferred import IDLE, Channel, NotificationListener, ThreadWaker
@@ -118,6 +118,8 @@ def post(
     try:
         with httpx2.Client(transport=transport, timeout=SECONDS) as client:
             status = client.post(url, content=body, headers=sent).status_code
+    except NotPublic:
+        raise NotReceived("needs a public address, unless WEBHOOKS__PRIVATE_ADDRESSES is true") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError) as error:
         raise NotReceived(f"can't be reached ({type(error).__name__})") from None
     if not 200 <= status < 300:
