@@ -606,7 +606,7 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Maximum duration of a REST or MCP request, in seconds. The time starts when the request body has "
-        "arrived. Longer requests get 503. Exports, erasures, deletions, retractions and streamed "
+        "arrived. Longer requests get 503. Exports, erasures, deletions, retractions, prompt trials and streamed "
         "responses have no such limit. For a chat request, the limit applies to each database statement, "
         "not to the whole request.",
     )

@@ -298,6 +298,7 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], BasePromptViewSet[Prompt
     answers = {"try_text": TrialAnswer}
     refuses = {"try_text": [CannotTry]}
     own_transaction = ("try_text",)
+    long_running = ("try_text",)
 
     @extend_schema(operation_id="prompts_try")
     @action(detail=True, methods=["post"], url_path="try")

@@ -2,9 +2,9 @@
 
 A thread of the watchdog claims due deliveries, and further threads post them. A few receivers are served in parallel,
 with one delivery at a time for each, so a slow receiver doesn't delay the others. A failed delivery is retried with
-increasing pauses. Later deliveries to the same receiver wait for it. A process may die before it records a success, so
-a receiver may get a delivery twice, with the same `webhook-id`. Requests are signed according to Standard Webhooks
-(standardwebhooks.com).
+increasing pauses. Other deliveries to the same receiver pause too, and may be sent first. A process may die before it
+records a success, so a receiver may get a delivery twice, with the same `webhook-id`. Requests are signed according to
+Standard Webhooks (standardwebhooks.com).
 """
 
 import base64
@@ -21,7 +21,7 @@ import structlog
 from django.conf import settings
 from django.db import connection
 
-from moments_app.engines.transport import BoundedTransport, TooLarge
+from moments_app.engines.transport import BoundedTransport, NotPublic, TooLarge
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import WebhookEvent
 from sessions_app.database.deferred import IDLE, Channel, NotificationListener, ThreadWaker
@@ -118,6 +118,8 @@ def post(
     try:
         with httpx2.Client(transport=transport, timeout=SECONDS) as client:
             status = client.post(url, content=body, headers=sent).status_code
+    except NotPublic:
+        raise NotReceived("needs a public address, unless WEBHOOKS__PRIVATE_ADDRESSES is true") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError) as error:
         raise NotReceived(f"can't be reached ({type(error).__name__})") from None
     if not 200 <= status < 300:

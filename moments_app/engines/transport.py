@@ -73,6 +73,10 @@ class TooLarge(Exception):
     """The response exceeds the size limit of the call."""
 
 
+class NotPublic(Exception):
+    """The host has no public address."""
+
+
 class BoundedTransport(httpx2.HTTPTransport):
     """An HTTP transport for one call.
 
@@ -136,7 +140,7 @@ class _BoundedBackend(httpcore2.SyncBackend):
         The name is resolved once, so the connection goes to the address that was checked.
         """
         addresses = [one for one in _addresses(host, port) if not self._public_only or is_public(one)]
-        failure: Exception = httpcore2.ConnectError("the host has no address")
+        failure: Exception = NotPublic()
         for number, address in enumerate(addresses):
             share = self._budget.seconds_left() / (len(addresses) - number)
             try:

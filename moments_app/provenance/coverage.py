@@ -54,13 +54,24 @@ _TOTALS_SQL = f"{_PLACED} SELECT state, count(*), min(created_at) FROM placed GR
 _SESSIONS_SQL = f"""{_PLACED}
 SELECT session_id FROM placed WHERE state = ANY(%(states)s) GROUP BY session_id ORDER BY min(created_at) LIMIT %(most)s
 """  # noqa: S608
-_MISCOUNTED_SQL = """
+# If only one month of a session was restored, turns of later months may still be archived.
+_STILL_ARCHIVED = """
+SELECT message.session_id FROM sessions_app_message message
+JOIN sessions_app_session session ON session.id = message.session_id AND session.user_id = message.user_id
+WHERE message.kind = 'archived' AND session.restored_at IS NOT NULL AND message.sequence >= session.kept_from_sequence
+  AND (%(user)s IS NULL OR message.user_id = %(user)s)
+"""
+_STILL_ARCHIVED_SQL = f"SELECT count(*) FROM ({_STILL_ARCHIVED}) archived"  # noqa: S608
+_MISCOUNTED_SQL = f"""
 SELECT count(*) FROM sessions_app_session session LEFT JOIN (
-    SELECT session_id, count(*) AS turns FROM sessions_app_message WHERE kind = 'turn' GROUP BY session_id
+    SELECT session_id, count(*) AS turns FROM (
+        SELECT session_id FROM sessions_app_message WHERE kind = 'turn'
+        UNION ALL {_STILL_ARCHIVED}
+    ) stored GROUP BY session_id
 ) there ON there.session_id = session.id
 WHERE COALESCE(there.turns, 0) <> session.message_count - session.kept_from_sequence
   AND (%(user)s IS NULL OR session.user_id = %(user)s)
-"""
+"""  # noqa: S608
 WAITING = ("queued", "held", "failed", "digested", "missing")
 
 
@@ -110,10 +121,10 @@ def coverage(user: UserProfile | None = None) -> Coverage:
     sessions, jobs = Session.objects.all(), Job.objects.filter(status=Job.Status.SKIPPED)
     if user:
         sessions, jobs = sessions.for_user(user), jobs.for_user(user)
-    archived = sessions.filter(kept_from_sequence__gt=0).aggregate(total=Sum(F("kept_from_sequence")))["total"]
+    removed = sessions.filter(kept_from_sequence__gt=0).aggregate(total=Sum(F("kept_from_sequence")))["total"]
     return Coverage(
         **{state: count for state, count, _ in rows},
-        archived=archived or 0,
+        archived=(removed or 0) + _rows(_STILL_ARCHIVED_SQL, user)[0][0],
         miscounted=_rows(_MISCOUNTED_SQL, user)[0][0],
         oldest_waiting=min((first for state, _, first in rows if state in WAITING), default=None),
         jobs_with_nothing=jobs.count(),

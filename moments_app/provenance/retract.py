@@ -293,9 +293,9 @@ def _including(sequences: Sequence[int] | None, answers: Iterable[int]) -> list[
 def _dependents(session: Session, sequences: Sequence[int] | None) -> TurnDependents:
     turns = _turns(session, sequences)
     found = dependents_of_turns(session, turns, is_whole=sequences is None)
-    first = min((moment.first_sequence for moment in found.moments), default=session.kept_from_sequence)
+    first = min((moment.first_sequence for moment in found.moments), default=session.last_sequence + 1)
     first = 0 if sequences is None else first
-    if first < session.kept_from_sequence and session.archives.filter(last_sequence__gte=first).exists():
+    if session.archives.filter(last_sequence__gte=first).exists():
         raise TurnsAreArchived(f"sequences: turns from {first} on are archived. Restore the session first.")
     return found
 

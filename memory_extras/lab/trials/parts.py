@@ -42,7 +42,12 @@ def _(input: BuildInput) -> str:
 
 
 @describe_input.register
-def _(input: DigestInput | SummaryInput | FormationInput) -> str:
+def _(input: DigestInput) -> str:
+    return _turns(input.turns.start, input.turns.stop - 1)
+
+
+@describe_input.register
+def _(input: SummaryInput | FormationInput) -> str:
     return _turns(input.request.turns[0].index, input.request.turns[-1].index)
 
 

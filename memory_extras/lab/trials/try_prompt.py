@@ -8,6 +8,7 @@ purpose marks them as trials.
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import BoundedSemaphore
 from typing import Any
@@ -97,7 +98,9 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     versions = [active, version] if active and active.content != version.content else [version]
     with trial_slot(), ThreadPoolExecutor(len(versions)) as pool:
         connection.close()  # hold no connection while the engine runs
-        answers = list(pool.map(lambda one: _answer(process, factory, input.with_prompt(one)), versions))
+        # In the context of the request, which has its role, its timeouts, and the limits that its calls count toward.
+        runs = [pool.submit(copy_context().run, _answer, process, factory, input.with_prompt(one)) for one in versions]
+        answers = [run.result() for run in runs]
     return Trial(input, is_again, answers, process.name)
 
 

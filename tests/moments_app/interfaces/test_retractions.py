@@ -10,11 +10,12 @@ from moments_app.models import Moment, Retraction
 from moments_app.provenance.retract import TurnsAreArchived
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from tests.support.api import Api
 from tests.support.commands import printed
 from tests.support.jobs import build, work_off
-from tests.support.retention import cover
+from tests.support.retention import cover, covered_session
 from tests.support.transcript import retracted, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,6 +61,16 @@ def test_undoing_a_retraction_restores_turns_that_were_archived_since(service: A
         undo_retraction(Retraction.objects.get(), requested_by="test")
     assert service.post(address, user_id="ada").status_code == 200
     assert session.messages.turns().unretracted().count() == 40
+
+
+@pytest.mark.usefixtures("archive_folder")
+def test_a_session_of_which_only_one_month_was_restored_is_retracted_as_a_whole(service: Api, ada: UserProfile) -> None:
+    session = covered_session(ada, 6)
+    retain()
+    restore_archive(session, actor="test", month=session.archives.earliest("month").month)
+    answer = service.post("retractions", user_id="ada", session_id="s1", reason="planted")
+    assert (answer.status_code, answer.json()["turns"]) == (201, 6)
+    assert retracted() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,14 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment
 from moments_app.provenance.coverage import Coverage, coverage, queue_builds, uncovered
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.commands import printed
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
+from tests.support.retention import covered_session
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -103,6 +105,15 @@ def test_turns_of_a_deleted_moment_are_left_out_and_archived_like_others(
     assert coverage().is_whole
     Session.objects.update(summarised_sequence=99)
     assert retain().archived_turns == 100
+
+
+@pytest.mark.usefixtures("archive_folder")
+def test_turns_are_counted_if_only_one_month_was_restored(ada: UserProfile) -> None:
+    session = covered_session(ada, 6)
+    retain()
+    restore_archive(session, actor="test", month=session.archives.earliest("month").month)
+    assert places() == {"in_moments": 3, "archived": 3}
+    assert coverage(ada).is_whole
 
 
 def test_row_15_counters_that_differ_from_the_rows_are_reported(ada: UserProfile, bo: UserProfile) -> None:

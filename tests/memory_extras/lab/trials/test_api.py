@@ -9,7 +9,7 @@ from sessions_app.models import ApiKey, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import note
+from tests.support.streams import form, note
 from tests.support.tables import everything
 from tests.support.transcript import talk
 
@@ -33,7 +33,7 @@ def test_a_text_is_tried_next_to_the_active_version_and_nothing_is_stored(
 ) -> None:
     talk(ada, 120)
     asked = {"user_id": "ada", "session_id": "s1", "content": "OTHER WORDS"}
-    noted = ["moments_app_enginecall", "sessions_app_apikey", "sessions_app_userprofile"]
+    noted = ["moments_app_enginecall", "sessions_app_apikey", "sessions_app_dailyusage", "sessions_app_userprofile"]
     before = everything(but=noted)
     tried = service.post(f"{BUILDER}/try", asked).json()
     assert everything(but=noted) == before
@@ -62,3 +62,22 @@ def test_a_consolidation_can_be_tried_on_a_stream_of_the_person(
     model_server.always(behave.error(500))
     [failed] = service.post("prompts/stream-consolidation/try", asked).json()["sides"]
     assert "500" in failed["error"] and failed["parts"] == []
+
+
+def test_the_calls_of_a_trial_count_toward_the_limits_of_its_key(
+    service: Api, ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    talk(ada, 120)
+    tried = service.post(f"{BUILDER}/try", user_id="ada", session_id="s1", content="OTHER WORDS")
+    assert tried.status_code == 200
+    assert service.get("usage").json()["key"]["model_calls"]["used"] == 2
+
+
+@pytest.mark.usefixtures("forming")
+def test_a_digest_can_be_tried_if_all_its_turns_are_in_drafts_of_moments(
+    service: Api, ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 20)
+    form(session)
+    tried = service.post("prompts/session-digest/try", user_id="ada", session_id="s1", content="OTHER WORDS")
+    assert tried.status_code == 200 and tried.json()["given"] == "turns 0–19"
