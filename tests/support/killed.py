@@ -138,13 +138,12 @@ class _Steps:
     def report(self) -> None:
         """Write the number of steps and the imported modules.
 
-        The parent can't import modules without a `__spec__`, such as Cython's internal ones.
+        The parent can't import modules without a spec of their own, such as copies of other modules.
         """
         new = sys.modules.keys() - self._loaded
+        imported = [name for name in new if getattr(getattr(sys.modules[name], "__spec__", None), "name", "") == name]
         with os.fdopen(self._writer, "w") as answer:
-            json.dump(
-                [self._count, sorted(name for name in new if getattr(sys.modules[name], "__spec__", None))], answer
-            )
+            json.dump([self._count, sorted(imported)], answer)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
