@@ -41,7 +41,7 @@ def main() -> None:
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) or "--traceback" in sys.argv:
             raise  # the database rejected a statement
-        sys.exit(f"The database can't be used. Check the database server, and DATABASE_URL. The error is: {error}")
+        sys.exit(f"Can't connect to the database. Check the database server and DATABASE_URL. Error: {error}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ from sessions_app.database.transactions import Deadline, using_deadline
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
-# Load these before the first request, which would otherwise wait for them.
+# Load these now, so that the first request doesn't wait for them.
 lexemes.load()
 engines.load()
 schema_view.generate()

@@ -157,7 +157,7 @@ class RollSummary(Process[SummaryInput, TimedSummary]):
         queue_next(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
 
     def due_runs(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueRun]:
-        """Begin the versions that new messages make due, and return the runs that write them."""
+        """Begin the versions that new messages trigger, and return the runs that write them."""
         ended = [(session, messages, end_of_round(messages)) for session, messages in appended]
         due = {
             session: end

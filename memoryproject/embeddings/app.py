@@ -70,7 +70,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=MAX_CONNECTIONS)
     except (OSError, OverflowError) as error:
-        sys.exit(f"The embeddings server can't listen at {host}, port {port}: {error}")
+        sys.exit(f"The embeddings server can't listen on {host}, port {port}: {error}")
 
 
 class EmbeddingsRequest(BaseModel):

@@ -200,12 +200,12 @@ def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
 
 
 def refuse_undecodable(path: bytes, query: bytes) -> None:
-    """Raise `Refused` if a URL is not in UTF-8. Decoding replaces invalid bytes, so two ids could become the same."""
+    """Raise `Refused` if a URL is not UTF-8. Decoding replaces invalid bytes, so two ids could become the same."""
     try:
         unquote_to_bytes(path).decode()
         unquote_to_bytes(query).decode()
     except UnicodeDecodeError:
-        raise Refused(400, "not_utf8", "The URL is not in UTF-8.") from None
+        raise Refused(400, "not_utf8", "The URL is not UTF-8.") from None
 
 
 def session_of(path: str) -> str:

@@ -1,6 +1,6 @@
 """The OpenAPI schema, in two versions: one for users' keys, and one for all other clients.
 
-The web server generates both before it forks its processes, so that no request waits for them.
+The web server generates both before it forks its processes, so no request waits for a schema.
 """
 
 import hashlib

@@ -156,7 +156,7 @@ def _held(_: CheckData) -> Findings:
 
 
 def _circuits(data: CheckData, *, of_incidents: bool = False) -> Findings:
-    """Yield open circuits: those that the dashboard shows as part of an incident, or the others."""
+    """Yield open circuits: if `of_incidents`, those that incidents contain, otherwise the rest."""
     shown = {circuit.pk for incident in data.incidents for circuit in incident.circuits}
     for circuit in data.circuits:
         if (circuit.pk in shown) == of_incidents:
@@ -212,7 +212,7 @@ def _clocks(data: CheckData) -> Findings:
 
 READINESS_CHECKS = (_database, _queue)
 DEGRADING_CHECKS = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
-# The dashboard shows the sentences of these checks as reasons of the state, and those of the others as alerts.
+# The dashboard shows findings of these checks as reasons for the state, and all other findings as alerts.
 REASON_CHECKS = (_held, partial(_circuits, of_incidents=True), _restarts)
 DASHBOARD_CHECKS = (*READINESS_CHECKS, _worker, _circuits, _providers, _schedules, _clocks, _work)
 

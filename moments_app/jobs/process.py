@@ -231,7 +231,7 @@ class Process(ABC, Generic[Input, Answer]):
         return False
 
     def due_runs(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueRun]:
-        """Return the runs that new messages make due. Called in the append's transaction."""
+        """Return the runs that new messages trigger. Called in the append's transaction."""
         due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
         return [DueRun(self.name, session) for session in due]
 

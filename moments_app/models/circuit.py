@@ -46,7 +46,7 @@ PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables c
 FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
 MAX_PEOPLE = 100  # maximum people in each list of a circuit
 GIVE_UP_AFTER = timedelta(days=1)  # maximum time that a circuit holds jobs, if it is open for only one person
-UNUSED_AFTER = timedelta(minutes=10)  # a circuit without held jobs closes if its probe is overdue for so long
+UNUSED_AFTER = timedelta(minutes=10)  # a circuit without held jobs closes if its probe is overdue this long
 
 logger = structlog.get_logger(__name__)
 
@@ -316,12 +316,12 @@ class Circuit(models.Model):
         If nothing needs the engine any more, close the circuit instead.
         """
         job = self._next_probe()
-        if self._has_unneeded_engine() or (job is None and self.next_probe_at < database_now() - UNUSED_AFTER):
+        if self._engine_is_unused() or (job is None and self.next_probe_at < database_now() - UNUSED_AFTER):
             self.close("disuse")
         elif job and self.reserve_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
 
-    def _has_unneeded_engine(self) -> bool:
+    def _engine_is_unused(self) -> bool:
         """Return whether the latest probe was completed without calling the engine."""
         if not self.is_probing or self.probe is None:
             return False

@@ -56,7 +56,7 @@ def title_of(name: str) -> str:
 
 
 class DueRun(NamedTuple):
-    """A run of a process that became due. If `due_now`, an open job that waits for a retry becomes due too."""
+    """A due run of a process. If `due_now`, an open job that waits for a retry becomes due too."""
 
     process: str
     session: Session
@@ -291,7 +291,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job
 
     def request_many(self, runs: "Sequence[DueRun]", *, requested_by: str) -> "list[Job]":
-        """Queue distinct runs, as `request` does, with one statement, and another one if jobs are already open.
+        """Queue distinct runs like `request`, with one statement, or with two if any jobs are already open.
 
         Return the jobs, in the order of the runs.
         """
@@ -311,7 +311,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         ]
 
     def _open_jobs_like(self, jobs: "Sequence[Job]") -> "dict[tuple[str, int | None], Job]":
-        """Return the open jobs for the same work as jobs of sessions, keyed by process and session."""
+        """Return the open jobs for the same work as `jobs`, keyed by process and session."""
         if not jobs:
             return {}
         processes, sessions, users = ({*map(attrgetter(name), jobs)} for name in ("process", "session_id", "user_id"))
@@ -319,7 +319,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return {(job.process, job.session_id): job for job in same}
 
     def _join(self, job: "Job", found: "Job | None" = None, *, due_now: bool, stays_open: bool = False) -> "Job":
-        """Return the open job for the same work as `job`, updated with the new request.
+        """Store `job`, or update the open job for the same work. Return the result.
 
         Args:
             found: the open job, if it is known.

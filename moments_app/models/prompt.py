@@ -21,7 +21,7 @@ class NewerVersion(Conflict):
     def __init__(self, newest: "PromptVersion") -> None:
         at = f"{newest.created_at:%Y-%m-%d %H:%M} UTC"
         super().__init__(
-            f"{capfirst(named_actor(newest.created_by))} saved version {newest.number} in the meantime, {at}."
+            f"{capfirst(named_actor(newest.created_by))} saved version {newest.number} before you, at {at}."
         )
         self.newest = newest
 

@@ -29,7 +29,7 @@ FIELDS: dict[type[Row], tuple[str, ...]] = {
     Summary: ("text", "facts"),
     Message: ("context", "lessons", "recent_moments_summary"),  # in the payload of a partition event
 }
-EVENT = "#event"  # end of a partition event's address
+EVENT = "#event"  # address suffix of partition events
 MIN_SHARED_WORDS = 0.7  # minimum share of a fact's words in a sentence that says the same thing
 MIN_WORDS = 2  # if a sentence of a fact has fewer words, it must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
@@ -85,10 +85,10 @@ class Rewording:
 
     @property
     def _subject_words(self) -> int | None:
-        """Return the number of words before the verb if the speaker becomes the subject of the sentence, or None.
+        """Return the number of words before the verb if the speaker becomes the subject, else None.
 
-        "User: I'm allergic to nuts" is then "User is allergic to nuts". A text may contain "I'm" without the speaker,
-        so "is" can't replace it.
+        An example is "User: I'm allergic to nuts", corrected to "User is allergic to nuts". Replacing only "I'm" with
+        "is" would be wrong in a text that doesn't name the speaker.
         """
         old, new = speaker_of(self.before), speaker_of(self.after)
         return len(_WORD.findall(old or new)) if old != new else None

@@ -163,7 +163,7 @@ def _next_probe(circuits: Sequence[Circuit]) -> str:
     at = min((circuit.next_probe_at for circuit in circuits), default=None)
     if at is None:
         return ""
-    return f"The next test is at {_clock(at)}." if at > timezone.now() else "The next job of this engine tests it."
+    return f"The next test is at {_clock(at)}." if at > timezone.now() else "This engine's next job will test it."
 
 
 def _describe_loss(by_process: Mapping[tuple[str, str], int]) -> str:

@@ -29,7 +29,7 @@ from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
 
 MAX_DIGITS = 18  # maximum digits of a number in a URL, so it fits a bigint
-REASONS_SHOWN = 3  # maximum reasons why an action skipped rows
+REASONS_SHOWN = 3  # maximum reasons shown for skipped rows
 
 Row = TypeVar("Row", bound=Model)
 
@@ -44,7 +44,7 @@ def parse_number(text: str) -> int | None:
 
 
 def without_field(error: Exception | str) -> str:
-    """Return an error's message without the name of the API's field at its start, such as `content: `."""
+    """Return an error's message without the leading name of an API field, such as `content: `."""
     return capfirst(re.sub("^[a-z_]+: ", "", str(error)))
 
 
@@ -187,7 +187,7 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
-        """Change rows, and show a message with the number of skipped ones and the most frequent reasons."""
+        """Change rows. Show a message with the number of skipped rows and the most frequent reasons."""
         refusals = Counter[str]()
         view = cls(admin=admin, refusals=refusals)
         view.setup(request)

@@ -33,7 +33,7 @@ MESSAGE_SIZE = 1_000
 STATEMENTS_MAX = 1_000  # maximum facts per transaction
 _KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 CONFLICT = (
-    "Another message of the session has this external_id and different content. A message without an external_id is "
+    "Another message in the session has this external_id but different content. A message without an external_id is "
     "identified by its position, so the file must contain the session from its start."
 )
 

@@ -12,7 +12,7 @@ NAME_MAX_CHARS = 255
 
 
 class InvalidArgument(Refusal):
-    """An argument of a command that is not valid. The message names the argument."""
+    """An invalid argument of a command. The message names the argument."""
 
 
 class RefusingCommand(BaseCommand):

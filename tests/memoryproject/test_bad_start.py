@@ -63,7 +63,7 @@ def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
 def test_a_command_names_a_database_server_that_does_not_respond(command: list[str]) -> None:
     ended = manage(*command, DATABASE_URL=f"postgres://nobody@127.0.0.1:{free_port()}/nothing")
     assert ended.returncode == 1
-    assert ended.stderr.startswith("The database can't be used. Check the database server, and DATABASE_URL.")
+    assert ended.stderr.startswith("Can't connect to the database. Check the database server and DATABASE_URL.")
     assert "Connection refused" in ended.stderr and "Traceback" not in ended.stderr
 
 

@@ -1,4 +1,4 @@
-"""A request is refused if it sends an identity header or parameter twice, or if an id is not in UTF-8."""
+"""A request is refused if it sends an identity header or parameter twice, or if an id is not UTF-8."""
 
 from collections.abc import Iterator
 
@@ -81,7 +81,7 @@ def test_row_9_a_url_that_is_not_in_utf_8_is_rejected(site: str, path: str) -> N
 
 
 @pytest.mark.parametrize("entry", ["MCP", "chat"])
-def test_row_9_an_id_in_a_header_that_is_not_in_utf_8_is_rejected_by_name(site: str, entry: str) -> None:
+def test_row_9_the_error_for_an_id_that_is_not_utf_8_names_its_header(site: str, entry: str) -> None:
     key = ApiKey.objects.issue("application")[1]
     for name in ("X-User-Id", "X-Agent-Id"):
         answer = call(site, entry, list((dict(sent(key)) | {name: "Jos\xe9"}).items()))

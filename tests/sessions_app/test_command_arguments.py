@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize("user_id", ["", "a/b", "..", "x" * 256])
 def test_a_key_for_an_invalid_user_id_is_not_created(transactional_db: None, user_id: str) -> None:
-    """A script whose variable is empty passes a blank user_id. A service key would reach all users."""
+    """An empty shell variable makes the user_id blank. A key for all users must not be created."""
     with pytest.raises(CommandError, match=r"^--user: "):
         call_command("create_api_key", "mine", "--user", user_id)
     assert not ApiKey.objects.exists() and not UserProfile.objects.exists()
@@ -31,6 +31,6 @@ def test_a_blank_user_id_or_month_is_not_ignored(ada: UserProfile) -> None:
         call_command("restore_archive", "ada", "s1", "--month", "")
 
 
-def test_an_invalid_user_id_of_an_import_is_named(transactional_db: None) -> None:
+def test_an_import_names_the_invalid_option(transactional_db: None) -> None:
     with pytest.raises(CommandError, match=r"^--user: An id can't contain a slash"):
         call_command("import_sessions", "README.md", "--format", "jsonl", "--user", "a/b")

@@ -74,7 +74,7 @@ class Playground(OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = PersonForm(request.POST)
         if not form.is_valid():
-            return self.page(status=400, problem="Enter a name with 1 to 100 characters, without a slash.")
+            return self.page(status=400, problem="Enter a name of 1 to 100 characters without a slash.")
         chosen = form.cleaned_data["application"]
         try:
             person = get_or_create_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)

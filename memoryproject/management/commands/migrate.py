@@ -7,7 +7,7 @@ from memoryproject.database.verification import refuse_other_versions
 
 
 class Command(Migrate):
-    """Django's `migrate`, which refuses data of other versions before Django reads the migrations.
+    """Run Django's `migrate`, but first refuse data from other versions.
 
     Afterward, it prints warnings about the database, such as tables of removed extras.
     """

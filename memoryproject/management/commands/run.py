@@ -188,8 +188,8 @@ def _check_port(host: str, port: int) -> None:
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", error)
             raise CommandError(
-                f"Port {port} can't be used at {host} ({reason}). Choose another: make run PORT=8001, or manage.py run "
-                "--port 8001."
+                f"Can't listen on {host}, port {port} ({reason}). Choose another port: make run PORT=8001, or "
+                "manage.py run --port 8001."
             ) from error
 
 

@@ -246,7 +246,7 @@ def statement_of(text: str) -> Statement | None:
 
 @lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly, with and without their speakers
 def _statement_in(text: str) -> Statement | None:
-    """Return the statement in a sentence without its speaker. The subject "I" is the speaker."""
+    """Return the statement in a sentence that names no speaker. "I" means the speaker."""
     said = _LEFT_OUT.sub("", text).replace(" … ", " ")
     if is_not_asserted(said):
         return None

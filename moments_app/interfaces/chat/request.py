@@ -266,5 +266,5 @@ def _id_in_header(headers: Headers, name: str) -> str:
     try:
         text: str = _public_id.run_validation(value.encode("latin-1").decode())
     except (UnicodeDecodeError, ValidationError):
-        raise ChatError(400, "invalid_header", f"{name} {_ID_RULE}. Send it in UTF-8.") from None
+        raise ChatError(400, "invalid_header", f"{name} {_ID_RULE}. Send it as UTF-8.") from None
     return text

@@ -109,4 +109,4 @@ def _text_of(value: str, field: str, header: str) -> str:
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
-        raise ValidationError({field: f"{header} is not in UTF-8."}, code="not_utf8") from None
+        raise ValidationError({field: f"{header} is not UTF-8."}, code="not_utf8") from None

@@ -57,7 +57,7 @@ class StateFilter(admin.ChoicesFieldListFilter):
 class ItemFields(forms.ModelForm):  # type: ignore[type-arg]
     """The fields of an item, and its last change when the form was opened.
 
-    If another change was made since then, the form saves nothing, and shows the current text.
+    If the item has changed since then, the form saves nothing and shows the current text.
     """
 
     last_change = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -71,7 +71,7 @@ class ItemFields(forms.ModelForm):  # type: ignore[type-arg]
         return self.instance.history.newest_first().first()  # type: ignore[no-any-return]
 
     def clean(self) -> dict[str, Any]:
-        """Check for newer changes, and lock the item against others until it is saved."""
+        """Lock the stream until the item is saved, and check for newer changes."""
         values: dict[str, Any] = super().clean() or {}
         atom = self.instance
         if atom.pk is None:
@@ -79,12 +79,12 @@ class ItemFields(forms.ModelForm):  # type: ignore[type-arg]
         lock_stream(atom.stream_id, atom.user_id)
         newest = self._newest_change()
         if newest and newest.pk != values.get("last_change"):
-            # The operator may save again.
+            # A second save is allowed.
             self.data = cast(QueryDict, self.data).dict() | {"last_change": newest.pk}
             atom.refresh_from_db(fields=["content"])
             raise forms.ValidationError(
                 f"{capfirst(named_actor(newest.actor))} changed this item in the meantime. Nothing was saved. The "
-                f"item's text is now “{atom.content}”. If you save again, your changes replace it."
+                f"item's text is now “{atom.content}”. If you save again, you overwrite it."
             )
         return values
 

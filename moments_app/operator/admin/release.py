@@ -174,7 +174,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = WordingForm(request.POST)
         if not form.is_valid():
-            return self.page(problem=f"Enter the text to share, with at most {MAX_WORDING:,} characters.")
+            return self.page(problem=f"Enter the text to share: 1 to {MAX_WORDING:,} characters.")
         try:
             new = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
@@ -260,7 +260,7 @@ class RewordRelease(RowAction[Release]):
     def change(self, row: Release) -> str:
         form = WordingForm(self.request.POST)
         if not form.is_valid():
-            messages.error(self.request, f"Enter the text to share, with at most {MAX_WORDING:,} characters.")
+            messages.error(self.request, f"Enter the text to share: 1 to {MAX_WORDING:,} characters.")
             return change_url(row)
         message = "Released with the new wording. The previous release is revoked."
         do = partial(reword, row, **form.cleaned_data, actor=self.actor)

@@ -149,9 +149,9 @@ class SessionAdmin(PageAdmin):
 
 
 def _beginning() -> Coalesce:
-    """Return an expression for the session's title, or otherwise the start of its first user turn.
+    """Return an expression for the session's title, or else the start of its first user turn.
 
-    The start is longer than what pages show, so that they show an ellipsis.
+    The start is longer than pages show, so they end it with an ellipsis.
     """
     first = Func("user", "pk", Value(3 * GIST_CHARS), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())

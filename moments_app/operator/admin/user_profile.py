@@ -78,7 +78,7 @@ class EraseProfile(RowPage[UserProfile]):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if request.POST.get("user_id") != self.row.user_id:
-            return self.page(problem="The text doesn't match. Nothing was erased. Type the user_id exactly as shown.")
+            return self.page(problem="The user_id doesn't match. Nothing was erased. Type it exactly as shown.")
         person = self.row
         try:
             with unlimited():  # also deletes rows that this operator can't see, such as log entries of others

@@ -184,7 +184,7 @@ def test_a_source_turn_with_different_wording_of_the_name_is_marked(ada: UserPro
 
 
 @pytest.mark.slow
-def test_only_the_wrong_sentence_of_a_turn_reads_differently(ada: UserProfile, service: Api) -> None:
+def test_a_correction_changes_only_one_sentence_of_a_turn(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I'm a nurse in Oslo. I'm allergic to nuts.")
     fact = the_fact("User: I'm allergic to nuts.")
     assert service.patch(f"facts/{fact}", user_id="ada", content="User is allergic to eggs.").status_code == 200

@@ -52,7 +52,7 @@ def history(service: Api, atom: MemoryAtom, **query: Any) -> Any:
     return service.get(f"facts/{atom.atom_id}/history", user_id="ada", **query).json()
 
 
-def test_row_9_shared_items_are_not_facts_of_an_unknown_person(service: Api, as_stranger: Api) -> None:
+def test_row_9_unknown_people_get_no_shared_items_as_facts(service: Api, as_stranger: Api) -> None:
     shared = note(shard("lessons"), "Answer briefly.", "fact")
     for path, status in (("facts", 200), (f"facts/{shared.atom_id}", 404), (f"facts/{shared.atom_id}/history", 404)):
         for answer in (service.get(path, user_id="nobody"), as_stranger.get(path, user_id="nobody")):

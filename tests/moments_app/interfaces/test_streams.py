@@ -177,7 +177,7 @@ class TestAtoms:
             work_off()
         assert len(set(ids)) == 3
 
-    def test_an_item_needs_a_word(self, service: Api, mine: MemoryStream) -> None:
+    def test_blank_items_get_400(self, service: Api, mine: MemoryStream) -> None:
         answer = service.post(f"streams/{mine.stream_id}/atoms", user_id="ada", atom_type="fact", content=" \n")
         assert answer.status_code == 400
         assert [(error["code"], error["attr"]) for error in answer.json()["errors"]] == [("blank", "content")]

@@ -158,7 +158,7 @@ def test_row_35_posts_of_a_limited_operator_do_not_change_another_application(
 class TestOnesOwn:
     """Limited operators can work as usual in their applications."""
 
-    def test_the_dashboard_knows_that_a_worker_runs_scheduled_tasks(self, eve: Client) -> None:
+    def test_a_scheduled_task_shows_that_a_worker_is_running(self, eve: Client) -> None:
         assert "No worker is running" in page(eve, reverse("admin:index"))
         run_job(Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule").job_id)
         shown = page(eve, reverse("admin:index"))
@@ -225,7 +225,7 @@ class TestOnesOwn:
             url = reverse(f"admin:moments_app_circuit_{route}", args=[circuit.pk])
             assert eve.post(url).status_code == 403
 
-    def test_pages_of_their_own_login_link_only_to_pages_that_they_may_open(self, eve: Client) -> None:
+    def test_their_account_pages_link_only_to_pages_that_they_may_open(self, eve: Client) -> None:
         for name in ("password_change", "auth_user_second_factor"):
             links = set(re.findall(r'href="(/admin/[^"#?]+)"', page(eve, reverse(f"admin:{name}"))))
             assert list_url(UserProfile) in links

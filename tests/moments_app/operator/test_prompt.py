@@ -102,7 +102,7 @@ class TestVersions:
         shown = answer.content.decode()
         assert answer.status_code == 409
         assert prompt.versions.count() == 2
-        assert "Operator promptresource-change_promptresource saved version 2 in the meantime" in shown
+        assert "Operator promptresource-change_promptresource saved version 2 before you" in shown
         assert "Theirs." in shown
         assert "Mine, typed for an hour." in shown and 'value="why"' in shown
         assert 'name="after" value="2"' in shown

@@ -178,7 +178,7 @@ def test_the_first_answer_of_a_new_session_says_why_its_context_is_not_stored(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
     session = asked(service)
-    reason = "A context that was requested before the session's first message is not stored."
+    reason = "Contexts requested before the session's first message are not stored."
     assert reason in page(root, url(session), turn=1)
     asked(service)
     ContextReceipt.objects.all().delete()

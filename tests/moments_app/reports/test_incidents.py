@@ -152,7 +152,7 @@ class TestAnEngine:
         circuit = open_circuit(holds_all=True, next_probe_at=timezone.now() - timedelta(minutes=8))
         Job.objects.filter(pk=failed.pk).update(status=Job.Status.FAILED, run_after=timezone.now())
         assert circuit in the_only().circuits
-        assert "The next job of this engine tests it." in the_only().remedy
+        assert "This engine's next job will test it." in the_only().remedy
 
     def test_an_unavailable_endpoint_is_one_incident_for_texts_and_vectors(self, settings: Settings) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"base_url": settings.ENGINE.base_url})

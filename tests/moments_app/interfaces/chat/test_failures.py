@@ -196,7 +196,7 @@ def test_a_message_is_stored_once_although_the_upstream_fails(client: Client, up
 
 
 @pytest.mark.parametrize("text", ["", None])
-def test_a_message_with_an_empty_answer_says_so(client: Client, upstream: OpenAIServer, text: str | None) -> None:
+def test_an_empty_answer_is_marked_incomplete(client: Client, upstream: OpenAIServer, text: str | None) -> None:
     upstream.queue(behave.content(text))
     ask(client(), "Hello")
     assert stored(1) == [("user", "Hello")]
