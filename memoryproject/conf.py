@@ -462,7 +462,7 @@ class EmbeddingSettings(Group):
         chosen = values | {"provider": provider}
         if provider != "embedded":
             return chosen
-        if folder and not Path(folder).is_dir():
+        if folder and not (HOME / folder).is_dir():
             raise ValueError(f"EMBEDDING__MODEL_FOLDER: {folder} is not a folder")
         packaged = {"model": embeddings.PACKAGE, "dimensions": embeddings.DIMENSIONS}
         own = {"model": Path(folder).name} if folder else packaged
