@@ -40,7 +40,7 @@ class TestContextPreview:
     @pytest.mark.slow
     def test_trimmed_text_and_too_small_budgets_are_reported(self, built: Session, root: Client) -> None:
         assert "over its share of the budget" in page(root, self.url(built), max_tokens=300, format="xml")
-        assert "the policy and the query need" in page(root, self.url(built), max_tokens=5, format="xml")
+        assert "The policy and the query need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 
     @pytest.mark.slow
