@@ -98,7 +98,7 @@ def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> N
         run = Run(folder, "--no-demo", port=taken.getsockname()[1])
         printed = run.ended()
     assert run.process.returncode == 1
-    assert f"Port {run.port} can't be used" in printed
+    assert f"Can't listen on 127.0.0.1, port {run.port} (" in printed
     assert not (folder / "postgres").exists()
 
 
