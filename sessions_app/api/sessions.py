@@ -12,7 +12,7 @@ from sessions_app.api.permissions import require_scope
 from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session
-from sessions_app.people.erase import CannotDelete, delete_session
+from sessions_app.people.erase import CannotDelete, OnHold, delete_session
 
 COMPACT_HELP = (
     "Whether to compact the session when a client loads its messages or requests a context. If null, the setting "
@@ -106,7 +106,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Pers
     lookup_value_converter = "public_id"
     inputs = {"list": SessionsQuery, "create": SessionInput, "partial_update": SessionPatch}
     answers = {"create": {201: SessionAnswer, 200: SessionAnswer}}
-    refuses = {"destroy": [CannotDelete]}
+    refuses = {"destroy": [CannotDelete, OnHold]}
     creates_person = ("create",)
     long_running = ("destroy",)
 

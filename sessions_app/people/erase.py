@@ -54,7 +54,7 @@ logger = structlog.get_logger(__name__)
 
 
 class OnHold(Conflict):
-    """Sessions of the person are under legal hold. The message says how many."""
+    """The session, or sessions of the person, are under legal hold. Nothing was deleted."""
 
     code = "legal_hold"
 
@@ -262,15 +262,15 @@ class CannotDelete(Conflict):
 def delete_session(session: Session, *, actor: str) -> None:
     """Delete a session of the acting user in the caller's transaction, and its archive files after the commit.
 
-    If a file also contains other sessions, a job rewrites it. Raise CannotDelete if the session is under legal hold, or
-    is being archived.
+    If a file also contains other sessions, a job rewrites it. Raise OnHold if the session is under legal hold, and
+    CannotDelete if it is being archived.
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:
         raise CannotDelete("The session is being archived. Try again later.")
     # The full lock prevents new rows from referring to the session.
     if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
-        raise CannotDelete("The session is under legal hold. Release the hold first.")
+        raise OnHold("The session is under legal hold. Release the hold first.")
     Event.objects.create(
         type=DELETED_EVENT,
         actor=actor,

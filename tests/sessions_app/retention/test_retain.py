@@ -824,7 +824,8 @@ def test_a_session_under_legal_hold_cannot_be_deleted(service: Api, ada: UserPro
     assert service.patch("sessions/s1", user_id="ada", legal_hold=True).json()["legal_hold"] is True
     refused = service.delete("sessions/s1", user_id="ada")
     assert refused.status_code == 409
-    assert "legal hold" in refused.json()["errors"][0]["detail"]
+    [error] = refused.json()["errors"]
+    assert error["code"] == "legal_hold" and "legal hold" in error["detail"]
     assert Session.objects.filter(pk=session.pk).exists() and len(files(folder)) == 2
     assert service.patch("sessions/s1", user_id="ada", legal_hold=False, title="x").json()["title"] == "x"
     assert service.delete("sessions/s1", user_id="ada").status_code == 204
