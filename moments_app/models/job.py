@@ -291,20 +291,20 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job
 
     def request_many(self, runs: "Sequence[DueRun]", *, requested_by: str) -> "list[Job]":
-        """Queue distinct runs like `request`, with one statement, or with two if any jobs are already open.
+        """Queue distinct runs like `request`. Return the jobs, in the order of the runs.
 
-        Return the jobs, in the order of the runs.
+        Runs one query if all jobs are already open, otherwise two.
         """
         jobs = [
             Job(process=run.process, session=run.session, user_id=run.session.user_id, requested_by=requested_by)
             for run in runs
         ]
-        for job in jobs:
+        found = self._open_jobs_like(jobs)
+        new = [job for job in jobs if (job.process, job.session_id) not in found]
+        for job in new:
             job.record_origin()
-        insert_missing(jobs, unique_fields=["process", "session_id"])
-        if any(job.pk for job in jobs):
+        if insert_missing(new, unique_fields=["process", "session_id"]):
             wake_workers()
-        found = self._open_jobs_like([job for job in jobs if job.pk is None])
         return [
             job if job.pk else self._join(job, found.get((job.process, job.session_id)), due_now=run.due_now)
             for run, job in zip(runs, jobs, strict=True)
