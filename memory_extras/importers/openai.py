@@ -46,7 +46,10 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
     def fields_of(numbered: tuple[int, Any]) -> list[Fields]:
         number, raw = numbered
-        return [turn_fields(raw, tools) | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
+        fields = turn_fields(raw, tools)
+        if not (fields["content"].strip() or fields["payload"]):
+            return []
+        return [fields | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
 
     return SourceConversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
 

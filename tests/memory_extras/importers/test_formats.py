@@ -259,6 +259,12 @@ def test_openai_stores_pictures_in_the_payload_without_their_data(tmp_path: Path
     assert len(json.dumps([inline, sound])) < 1_000
 
 
+def test_openai_ignores_empty_messages(tmp_path: Path) -> None:
+    empty = [{"role": "assistant", "content": content} for content in (None, "", " \n", [])]
+    imported(as_lines(tmp_path / "f", {"messages": [{"role": "user", "content": "Hello"}, *empty]}))
+    assert Message.objects.get().content == "Hello"
+
+
 def test_openai_conversations_without_an_id_are_identified_by_their_text(tmp_path: Path) -> None:
     lines: list[Any] = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two", "one")]
     lines.append({"metadata": {"session_id": "own"}, "messages": [{"role": "user", "content": "three"}]})
