@@ -48,7 +48,7 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         register(definer_functions, Tags.security, deploy=True)
-        register(removed_settings)
+        register(settings_without_effect)
         register(unknown_tables, Tags.database)
         name_models()
         telemetry.check()
@@ -101,9 +101,10 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
         return [Warning(message, hint="Run the check again when the database responds.", id="memoryproject.W003")]
 
 
-def removed_settings(**_: Any) -> list[CheckMessage]:
-    hint = "Delete it from the environment or from .env."
-    return [Warning(message, hint=hint, id="memoryproject.W004") for message in conf.removed(os.environ)]
+def settings_without_effect(**_: Any) -> list[CheckMessage]:
+    messages = conf.removed(os.environ) + conf.misspelled(os.environ)
+    hint = "Delete or correct it in the environment or in .env."
+    return [Warning(message, hint=hint, id="memoryproject.W004") for message in messages]
 
 
 _REFERRING = """

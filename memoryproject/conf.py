@@ -2,8 +2,8 @@
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
 is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid, or an unknown
-name starts with a group, no process starts, and the error message contains the name. A removed setting causes a
-warning. `manage.py settings_table` prints the tables of `docs/settings.md`.
+name starts with a group, no process starts, and the error message contains the name. A removed or misspelled setting
+causes a warning. `manage.py settings_table` prints the tables of `docs/settings.md`.
 
 An extra adds settings with a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -42,6 +43,7 @@ from memoryproject.embeddings import Recipe, preset
 BASE_DIR = Path(__file__).resolve().parent.parent
 # The default folder of settings and data: the repository, or the working directory of an installed package.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
+SIMILAR = 0.9  # minimum similarity of a misspelled name; ALOWED_HOSTS has 0.96
 # In `.env`, a comment after a value becomes part of the value.
 URL_HAS_SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
 POSTGRESQL = ("postgres://", "postgresql://", "psql://", "pgsql://")
@@ -1009,6 +1011,14 @@ def _unknown(
 def removed(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence about each removed setting in the environment, and its replacement."""
     return [f"{name} was removed: {instead}" for name, instead in REMOVED.items() if name in environment]
+
+
+def misspelled(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence about each variable without effect whose name is similar to a setting's."""
+    known = {name for name, _, _ in variables(with_extras(*extras.available()))}
+    unknown = sorted(environment.keys() - known - REMOVED.keys())
+    similar = {name: get_close_matches(name, known, n=1, cutoff=SIMILAR) for name in unknown}
+    return [f"{name} is not a setting. Did you mean {match}?" for name, matches in similar.items() for match in matches]
 
 
 def secret_key(settings: Settings) -> str:

@@ -54,6 +54,12 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert all(name in str(raised.value) for name, _ in (WRONG[0], WRONG[3], WRONG[7]))
 
 
+def test_a_misspelled_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALOWED_HOSTS", "memory.example")
+    [warning] = [warning for warning in run_checks() if "W004" in str(warning.id)]
+    assert warning.msg == "ALOWED_HOSTS is not a setting. Did you mean ALLOWED_HOSTS?"
+
+
 def test_a_removed_setting_does_not_stop_a_process() -> None:
     environment = dict.fromkeys(conf.REMOVED, "a value that it never took")
     assert conf.load(environment) == conf.load({})
