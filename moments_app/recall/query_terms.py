@@ -95,7 +95,8 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
 #
 # Such a word may be mistyped. In languages that write compounds as one word, it may also be a part of longer known
 # words, or a compound of shorter ones: "Termin" also finds "Zahnarzttermin". There is no word list: the words in the
-# person's texts are the known words.
+# person's texts are the known words. A mistyped word has the right first letter, as nearly all do. Without this rule,
+# many correct words would match other words: "Rechnung" and "Zeichnung".
 
 MAX_UNKNOWN = 16  # maximum words of a query that are checked for typos and compounds
 GUESS_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
@@ -107,9 +108,10 @@ NEWEST_TURNS = 300  # number of newest turns to search for similar words while m
 _SIMILAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
 FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
-WHERE ({pieces})
-  AND (length(stem) = ANY(%(lengths)s::int[]) OR stem = ANY(%(parts)s::text[]) OR stem LIKE ANY(%(compounds)s::text[]))
-  AND stem !~ '[0-9]'
+WHERE (
+    left(bare, 1) = ANY(%(letters)s::text[]) AND length(stem) = ANY(%(lengths)s::int[])
+    OR stem = ANY(%(parts)s::text[]) OR stem LIKE ANY(%(compounds)s::text[])
+  ) AND ({pieces}) AND stem !~ '[0-9]'
 GROUP BY stem
 """
 _COUNTED_SQL = """
@@ -155,6 +157,7 @@ def _similar_stems(unknown: Sequence[Term], known: str, parameters: Mapping[str,
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
     shared = pieces(lexemes.split_stem(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
+        "letters": array_of_texts({bare[0] for _language, bare in map(lexemes.split_stem, stems)}),
         "lengths": array_of({len(stem) + edits for stem in stems for edits in _edits(stem)}),
         "parts": array_of_texts(compound_parts(stems)),
         "compounds": array_of_texts(compound_patterns(stems)),
@@ -191,14 +194,19 @@ def _compounds(term: Term, by_language: Mapping[str, list[str]], known: Mapping[
 
 
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the words of the same language with the smallest edit distance, most frequent first."""
+    """Return the words of the same language with the smallest edit distance, most frequent first.
+
+    They start with the same letter.
+    """
     from rapidfuzz import process  # imported here because most commands never search
     from rapidfuzz.distance import OSA
 
     near: dict[str, float] = {}
     for stem in term.all_stems:
         edits = _max_edits(stem)
-        same = by_language.get(lexemes.split_stem(stem)[0], [])
+        language, bare = lexemes.split_stem(stem)
+        start = stem.removesuffix(bare[1:])
+        same = [one for one in by_language.get(language, ()) if one.startswith(start)]
         for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)

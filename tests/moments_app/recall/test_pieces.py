@@ -14,8 +14,11 @@ LETTERS = "abcdefghijklmnop"
 
 
 def mistyped(word: str, chance: random.Random) -> set[str]:
-    """Return a word with each pair of letters swapped, and with letters inserted, deleted and replaced."""
-    halves = [(word[:place], word[place:]) for place in range(len(word) + 1)]
+    """Return a word with each pair of letters swapped, and with letters inserted, deleted and replaced.
+
+    The first letter stays the same.
+    """
+    halves = [(word[:place], word[place:]) for place in range(1, len(word) + 1)]
     swapped = {before + after[:2][::-1] + after[2:] for before, after in halves}
     before, after = chance.choice(halves)
     letter = chance.choice(LETTERS)

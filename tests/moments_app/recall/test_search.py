@@ -123,9 +123,16 @@ class TestWhatIsFound:
     def test_a_typo_is_corrected(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon.", "A kiln is an oven.", "Nothing more to say.")
         count(ada)
-        for mistyped in ("harpsicord", "harpischord", "harpsichhord", "garpsichord"):
+        for mistyped in ("harpsicord", "harpischord", "harpsichhord", "harksichord"):
             assert contents(ada, mistyped, "turn")[0] == "The harpsichord came from Lyon."
         assert contents(ada, "kln", "turn") == []  # too short to be corrected
+
+    def test_a_word_with_another_first_letter_is_a_different_word(self, ada: UserProfile) -> None:
+        say(ada, "Der Mann machte eine Zeichnung.", "The hut was empty.", "We may harden the clay.")
+        for _ in range(2):
+            assert contents(ada, "Rechnung für die Panne", "turn") == []
+            assert contents(ada, "warden", "turn") == []
+            count(ada)
 
     def test_an_existing_word_is_not_treated_as_a_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
