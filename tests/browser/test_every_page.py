@@ -35,7 +35,8 @@ DESKTOP: ViewportSize = {"width": 1300, "height": 800}
 Look = tuple[ViewportSize, bool]  # the size, and whether it is dark
 # The sizes alternate, so that each page is resized only once.
 EVERY_LOOK: list[Look] = [(DESKTOP, False), (PHONE, True), (DESKTOP, True), (PHONE, False)]
-# Pages consist of the same parts, so each page is checked in one look only. `make looks` checks each page in all four.
+# Pages consist of the same parts, so each page is checked with only one size and theme. `make looks` checks each page
+# with all four combinations.
 LOOKS_OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else [[look] for look in EVERY_LOOK]
 
 # Let axe parse each color only once. Otherwise, this takes a quarter of its time.

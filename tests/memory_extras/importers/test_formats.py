@@ -1,4 +1,4 @@
-"""ImportState conversations from ChatGPT, Claude and OpenAI's API."""
+"""Import conversations from ChatGPT, Claude and OpenAI's API."""
 
 import json
 import sys

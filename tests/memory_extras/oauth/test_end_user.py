@@ -155,7 +155,7 @@ def test_a_new_end_user_gets_a_memory_in_the_configured_application(
         assert answer.status_code == 503 and "Ask your administrator" in answer.content.decode()
 
 
-def test_the_operators_page_works_beside_the_login_of_end_users(
+def test_the_operators_page_works_next_to_the_login_of_end_users(
     provider: OpenIDProvider, assistant: Assistant, ada: UserProfile, root: Browser
 ) -> None:
     form = {"user_id": "ada", "scope": ["read"], "days": 30, "allow": ""}

@@ -75,7 +75,7 @@ class TestRest:
         assert (again.status_code, again.json()["entity_id"], again.json()["status"]) == (200, key, "dropped")
         assert service.get("entities", user_id="ada").json()["total"] == 0
 
-    def test_an_external_id_of_another_item_is_taken(self, service: Api) -> None:
+    def test_the_external_id_of_another_item_is_a_conflict(self, service: Api) -> None:
         add(service, "Order the element")
         stream = MemoryStream.objects.lists().get()
         fact = {"user_id": "ada", "content": "Ada likes tea.", "atom_type": "fact", "external_id": "7"}

@@ -103,7 +103,7 @@ class TestOpening:
         ]
 
     @pytest.mark.slow
-    def test_an_answer_between_errors_keeps_it_closed(self, model_server: OpenAIServer) -> None:
+    def test_an_answer_between_errors_keeps_the_circuit_closed(self, model_server: OpenAIServer) -> None:
         model_server.queue(behave.error(500), behave.answer_well, behave.error(500), behave.answer_well)
         assert [ran(asked(name)).status for name in "abcd"] == ["queued", "completed", "queued", "completed"]
         assert not Circuit.objects.open().exists()
@@ -147,7 +147,7 @@ class TestHolding:
     """Held jobs cost nothing."""
 
     @pytest.mark.slow
-    def test_one_query_holds_all_due_jobs_and_no_worker_takes_them(self, model_server: OpenAIServer) -> None:
+    def test_one_query_holds_all_due_jobs_and_no_worker_claims_them(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         waiting = [asked("cy", session_id=f"s{number}") for number in range(20)]
         with CaptureQueriesContext(connection) as queries:
@@ -394,7 +394,9 @@ class TestIsolation:
             assert ran(asked(f"{name} and a friend")).status == "completed"
 
     @pytest.mark.slow
-    def test_row_50_an_answer_for_the_person_ends_the_isolation(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_a_successful_call_for_the_isolated_person_ends_the_isolation(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
         assert circuit().isolated == [bad.subject]
         assert ran(asked("ada", session_id="s2")).status == "completed"
         assert circuit().isolated == []
@@ -475,7 +477,7 @@ class TestQueries:
         cache.clear()
 
     @pytest.mark.usefixtures("_vectors")
-    def test_failing_queries_hold_no_jobs_and_one_is_a_probe_at_times(
+    def test_failing_queries_hold_no_jobs_and_only_some_are_sent_as_probes(
         self, transactional_db: None, embeddings_server: OpenAIServer
     ) -> None:
         embeddings_server.always(behave.error(500))

@@ -381,7 +381,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 @pytest.mark.parametrize(
     ("exits_when_idle", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
 )
-def test_the_last_worker_has_others_started_during_a_long_job(
+def test_the_last_worker_starts_others_during_a_long_job(
     woken: list[float], exits_when_idle: bool, is_task: bool, wakes: bool
 ) -> None:
     member = Worker([Lane.BUILD], exits_when_idle=exits_when_idle)

@@ -232,7 +232,7 @@ class TestOrder:
     def test_common_words_read_a_limited_number_of_texts(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(500)))
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata"
-        with connection.cursor() as cursor:  # so many that reading all of them would show
+        with connection.cursor() as cursor:  # enough that reading all of them would be noticed
             cursor.execute(
                 f"INSERT INTO sessions_app_message (sequence, {columns}) SELECT n, {columns}"
                 " FROM sessions_app_message, generate_series(1000, 40000) n WHERE sequence = 0"
@@ -670,7 +670,7 @@ class TestByMeaning:
         new, by_words = scores("hybrid"), scores("text")
         assert len(new) == 2 and all(new[text] > by_words[text] for text in new)
 
-    def test_what_all_turns_have_in_common_has_little_weight(self, service: Api, ada: UserProfile) -> None:
+    def test_words_that_all_turns_share_have_little_weight(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
         for text in ("Anna says hush.", "The kiln."):
             note(stream, text, "fact")

@@ -240,7 +240,7 @@ class TestRelease:
             release(atom, f"Mind: {KILN}", actor=EVE)
 
     @pytest.mark.slow
-    def test_a_release_is_for_the_agents_users_first_and_for_everybody_after_an_extension(
+    def test_a_release_reaches_the_users_of_its_agent_and_after_an_extension_all_users(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         for session_id, agent in (("asking", "default"), ("elsewhere", "other")):

@@ -1,4 +1,4 @@
-"""Other languages: the engine keeps less rather than nonsense."""
+"""Other languages: the engine drops sentences rather than keep nonsense."""
 
 import re
 from datetime import UTC, datetime, timedelta
