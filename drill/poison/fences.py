@@ -35,7 +35,7 @@ def escapes(name: str, context: str, marks: list[str]) -> Iterator[str]:
     """
     if any(mark in context for mark in marks) or TAGS.search(context):
         if TAGS.search(context):
-            yield "has characters that nobody sees"
+            yield "has invisible characters"
         yield from {"xml": _xml, "stable": _xml, "markdown": _markdown, "messages": _messages}.get(name, _none)(
             context, marks
         )
