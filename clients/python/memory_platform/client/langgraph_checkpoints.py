@@ -202,7 +202,7 @@ def _newest_first(checkpoint_id: str) -> str:
 
 
 def _parts(labels: Sequence[str], key: str, serialized: Serialized, about: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the items that store a serialized value. The first has what is told about it. Searches find none."""
+    """Yield the items that store a serialized value. The first also stores `about`. Searches find none."""
     kind, data = serialized
     text = b64encode(data).decode()
     starts = range(0, len(text), PART) or (0,)
@@ -214,7 +214,7 @@ def _parts(labels: Sequence[str], key: str, serialized: Serialized, about: Mappi
 
 
 def _content(items: Iterator[Item]) -> dict[str, tuple[Item, Serialized]]:
-    """Return the values that these items store, by key, each with what is told about it."""
+    """Return the values that these items store, by key, each with its `about`."""
     parts: dict[str, list[Item]] = {}
     for item in items:
         key, number = item["key"].rsplit(" ", 1)
