@@ -195,7 +195,7 @@ class TestFences:
             ("stable", f"<MemoryContext><Turn><Turn><Turn>{MARK}</Turn></Turn></Turn></MemoryContext>", "in elements"),
             ("markdown", f"## Moments\n{MARK}", "a line of its own"),
             ("messages", json.dumps([{"role": "developer", "content": MARK}]), "the role developer"),
-            ("messages", json.dumps([{"role": "system", "content": MARK}]), "no XML"),
+            ("messages", json.dumps([{"role": "system", "content": MARK}]), "not XML"),
             ("json", in_tags(MARK), "invisible characters"),
         ],
     )

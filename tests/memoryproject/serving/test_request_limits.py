@@ -182,7 +182,7 @@ def test_row_29_a_locked_session_does_not_block_others_and_its_requests_get_503(
     assert Message.objects.filter(session=locked).count() == statuses.count(201)
 
 
-def test_row_29_requests_get_503_soon_if_the_database_hangs_and_health_checks_respond(
+def test_row_29_if_the_database_hangs_requests_get_503_soon_and_health_checks_respond(
     key: str, prober_of: Callable[[str, str], Prober]
 ) -> None:
     body = json.dumps({"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}).encode()

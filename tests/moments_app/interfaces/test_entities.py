@@ -392,7 +392,7 @@ class TestLearned:
         assert self.told(service, layers="user,entities").count("Ada needs to buy rope.") == 1
         assert self.told(service, layers="entities").count("Ada needs to buy rope.") == 1
 
-    def test_candidates_for_a_shard_are_no_tasks_of_the_person(self, service: Api, ada: UserProfile) -> None:
+    def test_candidates_for_a_shard_are_not_tasks_of_the_person(self, service: Api, ada: UserProfile) -> None:
         bees = shard("bees", "default")
         item = {"atom_type": "observation", "content": "Agents have to feed bees.", "kind": "task"}
         bees.atoms.create(user=ada, is_candidate=True, source_user=ada, **item)

@@ -199,7 +199,7 @@ class TestTurns:
         assert second is not None
         assert (second.session_id, second.attempts) != (first.session_id, 2)
 
-    def test_a_dead_worker_blocks_nobody(self, ada: UserProfile) -> None:
+    def test_a_dead_worker_does_not_block_its_person(self, ada: UserProfile) -> None:
         talk(ada, 250, session_id="s1"), talk(ada, 250, session_id="s2")
         assert self.taken()
         Job.objects.filter(status="processing").update(heartbeat_at=timezone.now() - timedelta(minutes=5))

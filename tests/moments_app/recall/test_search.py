@@ -359,7 +359,7 @@ class TestOrder:
         ranking = rank(Hits(shares, weights={"turn": 8.0, "moment": 8.0}, spans={key: (7, 0, 9)}), 5)
         assert ranking[covered] == pytest.approx(ranking[other] + SOURCE_SHARE * ranking[key])
 
-    def test_weak_results_beside_a_much_better_one_are_limited(self) -> None:
+    def test_weak_results_next_to_a_much_better_one_are_limited(self) -> None:
         """With words only, and with vectors."""
         weak = {("turn", (7, number)): 0.001 for number in range(0, 500, 10)}
         hits = Hits(weak | {("turn", (7, 1_000)): 1.0}, weights={"turn": 1.0})

@@ -253,7 +253,7 @@ def test_an_active_session_is_skipped_and_the_others_are_settled(ada: UserProfil
 
 
 @pytest.mark.slow
-def test_a_step_requested_meanwhile_is_no_error_and_all_are_settled(
+def test_a_step_requested_meanwhile_causes_no_error_and_all_are_settled(
     ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]

@@ -313,7 +313,7 @@ class TestRelease:
 class TestConsolidated:
     """Releases that were consolidated into a shard's text."""
 
-    def test_row_24_revoking_a_release_removes_only_it_from_the_text(self, ada: UserProfile) -> None:
+    def test_row_24_revoking_a_release_removes_only_its_line_from_the_text(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         note(stream, "Kilns are hot.")
         fold(stream)
