@@ -49,7 +49,7 @@ def _xml(context: str, _marks: list[str]) -> Iterator[str]:
     try:
         root = ElementTree.fromstring(context)  # noqa: S314 (our own, and broken is what is looked for)
     except ElementTree.ParseError as error:
-        yield f"is no XML: {error}"
+        yield f"is not XML: {error}"
         return
     yield from (f"has an element {element.tag}" for element in root.iter() if element.tag not in ELEMENTS)
     if _depth(root) > DEEPEST:

@@ -172,7 +172,7 @@ class MemoryCheckpointer(BaseCheckpointSaver[int]):
             asked |= {"limit": ITEMS, "after": _address(page["items"][-1])} if has_more else {}
 
     def _store(self, items: Iterator[Item]) -> None:
-        """Store items. The first one is stored last, so what takes several requests is never read in part."""
+        """Store items, the first one last, so readers never see a part of a value that takes several requests."""
         for some in _batches(list(items)[::-1]):
             self._call("items", items=some)
 
@@ -182,7 +182,7 @@ class MemoryCheckpointer(BaseCheckpointSaver[int]):
 
 
 def _labels(place: Mapping[str, Any]) -> list[str]:
-    """Return the namespace of a checkpoint, or of all checkpoints that have what is given of a place."""
+    """Return the namespace of a checkpoint, or the prefix of all matching namespaces if the place is incomplete."""
     labels = list(ROOT)
     for name in ("thread_id", "checkpoint_ns"):
         if name not in place:
