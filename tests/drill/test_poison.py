@@ -191,7 +191,7 @@ class TestFences:
         ("form", "context", "told"),
         [
             ("xml", f"<MemoryContext><b>{MARK}</b></MemoryContext>", "an element b"),
-            ("xml", f"<MemoryContext></MemoryContext>{MARK}", "no XML"),
+            ("xml", f"<MemoryContext></MemoryContext>{MARK}", "not XML"),
             ("stable", f"<MemoryContext><Turn><Turn><Turn>{MARK}</Turn></Turn></Turn></MemoryContext>", "in elements"),
             ("markdown", f"## Moments\n{MARK}", "a line of its own"),
             ("messages", json.dumps([{"role": "developer", "content": MARK}]), "the role developer"),

@@ -311,7 +311,7 @@ def test_row_1_a_repeated_import_changes_nothing_and_a_longer_one_adds_the_rest(
     before = dump()
     assert "0 messages added" in imported(tmp_path / "short")
     assert dump() == before
-    assert before[3], "a summary is asked for"
+    assert before[3], "a summary is queued"
     assert "1 messages added" in imported(write(tmp_path / "longer", longer))
     after = dump()
     imported(tmp_path / "longer")

@@ -235,7 +235,7 @@ def test_the_probe_uses_one_connection_until_it_is_lost() -> None:
     assert first and server_process() == first
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s, %s)", [first, 1_000 * TIMEOUT])
-    assert server_process() == 0, "An error is an answer."
+    assert server_process() == 0, "An error counts as a response, so the probe has not reconnected."
     assert server_process() not in (0, first)
     assert asking._connection
     asking._connection.close()
