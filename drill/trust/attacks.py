@@ -1,4 +1,4 @@
-"""The attacks on a site. Each is a function of its target. `ATTACKS` lists them in order."""
+"""The attacks on a site: functions that take the target. `ATTACKS` lists them in order."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
