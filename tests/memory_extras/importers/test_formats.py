@@ -260,7 +260,8 @@ def test_openai_stores_pictures_in_the_payload_without_their_data(tmp_path: Path
 
 
 def test_openai_ignores_empty_messages(tmp_path: Path) -> None:
-    empty = [{"role": "assistant", "content": content} for content in (None, "", " \n", [])]
+    contents: list[Any] = [None, "", " \n", []]
+    empty = [{"role": "assistant", "content": content} for content in contents]
     imported(as_lines(tmp_path / "f", {"messages": [{"role": "user", "content": "Hello"}, *empty]}))
     assert Message.objects.get().content == "Hello"
 
