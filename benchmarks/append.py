@@ -33,7 +33,7 @@ def figures(site: Site) -> list[Figure]:
 
 
 def _beside_idle_streams(site: Site) -> Figure:
-    what = f"one message, {CLIENTS} clients, {IDLE} idle streams beside"
+    what = f"one message, {CLIENTS} clients, and {IDLE} idle streams"
     with waiting_streams(site.model) as open_one:
         for _ in range(IDLE):
             open_one(site.port, site.key)

@@ -68,7 +68,7 @@ def hot_statements(user: Any) -> dict[str, Callable[[], Any]]:
     vectors = "SELECT * FROM nearest_moments_app_turnembedding(%s, '{}', 1, 3, '[1,2,3]', NULL, 20)"
     return {
         "append": lambda: append(user, "chat", [NewMessage("user", "The kiln is hot.", external_id="new")]),
-        "append what is known": lambda: append(
+        "append of known messages": lambda: append(
             user, "chat", [NewMessage("user", "The kiln is hot.", external_id="new")]
         ),
         "start of a summary": lambda: Summary.objects.begin(session, session.last_sequence + 20),

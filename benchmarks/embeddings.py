@@ -112,7 +112,7 @@ def _burst(server: Server, count: int) -> None:
         used = (server.cpu - cpu) / (time.monotonic() - began)
         for one in sending:  # clients stop after their current request
             one.cancel()
-    rows = [_row("alone", normal), _row("while long texts come", busy)]
+    rows = [_row("alone", normal), _row("during a burst of long texts", busy)]
     note = (
         f"{CLIENTS} clients send up to {count:,} texts of {len(LONG):,} characters. Cores in use meanwhile: {used:.2f}."
     )

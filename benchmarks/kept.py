@@ -46,9 +46,9 @@ class Results:
 
 def print_comparison(now: Results, before: Results) -> None:
     """Print the new results next to the saved ones."""
-    note = f"× raw, now and when it was kept: {before.machine} A change by less than {NOTICED} × says nothing."
+    note = f"× raw, now and in the saved run: {before.machine} A change of less than {NOTICED} × is noise."
     columns = ["table", "", "× raw", "kept", "change", "judged"]
-    print_markdown("Compared with the kept run", columns, list(_rows(now.ratios(), before.ratios())), note)
+    print_markdown("Compared with the saved run", columns, list(_rows(now.ratios(), before.ratios())), note)
 
 
 def _rows(now: Mapping[tuple[str, str], float], before: Mapping[tuple[str, str], float]) -> Iterator[Sequence[str]]:

@@ -1,4 +1,4 @@
-"""Measures of what counts as found, by comparing words in any script, like a quick reader."""
+"""Decide whether a text contains a turn, by comparing words in any script, as a quick reader would."""
 
 import re
 import unicodedata

@@ -22,7 +22,7 @@ from benchmarks.measures import content_words, fill_budget, share
 BUDGET = 1_000  # tokens
 OBSERVATION_WORDS, FACT_WORDS = 25, 50  # default limits of an item of a person or a session
 STEM = 5  # letters by which words are compared to rank lines
-TITLE = "Answers' words in what is remembered"
+TITLE = "Answers' words in memory"
 NOTE = (
     f"Share of the answers' content words in {BUDGET:,} tokens of memory. Kept: facts and observations. Unasked: what "
     "was kept, and the summaries of moments. Each gets half of the tokens, with lines taken evenly from beginning to "

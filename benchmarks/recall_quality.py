@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder of conversations, one JSON file each")
     parser.add_argument("--limit", type=int, help="most questions per conversation; without it, all are asked")
     parser.add_argument("--each", action="store_true", help="also print the scores of each conversation")
-    parser.add_argument("--turns-only", action="store_true", help="only rank turns, just said")
+    parser.add_argument("--turns-only", action="store_true", help="only rank turns, just after the conversations")
     parser.add_argument("--site", type=Path, help="folder that keeps the site of --turns-only for the next run")
     options = parser.parse_args(arguments)
     if options.site and not options.turns_only:

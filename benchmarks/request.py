@@ -35,7 +35,7 @@ from benchmarks.stored import let_a_minute_pass, let_a_month_pass, let_an_hour_p
 API = "/api/v1"
 CALLS = 150  # requests of each kind, except those with a question, which have fewer
 CONTEXT, SEARCH = "context with a question", "search"
-REST = 2.0  # seconds until what a request leaves to other threads is written
+REST = 2.0  # seconds until other threads have written what a request leaves to them
 STATES: dict[str, Callable[[Callable[[], None]], None]] = {
     "just said": let_a_minute_pass,
     "settled": let_an_hour_pass,
@@ -103,7 +103,7 @@ KINDS: dict[str, Callable[[Person, str, str], Sent]] = {
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.request", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=CONVERSATIONS, help="folder of conversations")
-    parser.add_argument("--clients", type=int, help="instead, send requests with so many clients at once")
+    parser.add_argument("--clients", type=int, help="send requests with this many concurrent clients instead")
     parser.add_argument("--minutes", type=float, default=10, help="duration with --clients (10)")
     options = parser.parse_args(arguments)
     conversations = read_folder(options.folder)

@@ -17,7 +17,7 @@ from sessions_app.models import Session, UserProfile
 TURNS = 1_000_000
 TURNS_EACH = 100  # turns of each of the many short sessions
 OWNERS = 50  # people whose even shorter sessions are archived
-TITLE = "Archive turns past their keep-by date"
+TITLE = "Archive turns past the retention period"
 NOTE = (
     "One run of `manage.py run_schedule retain` over turns that are a minute apart. It writes the turns to compressed "
     "files, syncs the files, reads them back, compares them, and empties the turns. MB: its peak memory. Raw, for "

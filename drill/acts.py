@@ -289,7 +289,7 @@ class Ask(Act):
     def account(self, site: Site) -> Account:
         """Check that each stored context can be read. Report those that a killed process had not stored yet."""
         with suppress(SiteNotReady):
-            wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
+            wait_for("contexts to be stored", lambda: not self._missing(site), KEPT_SECONDS)
         missing = self._missing(site)
         printed = site.manage("shell", "-v", "0", "-c", PRINT_UNREADABLE_RECEIPTS).split()
         remark = f"{missing} not stored, from the last second before a kill"
@@ -347,5 +347,5 @@ def _row(act: Act, site: Site, times: int, where: str) -> Row:
     if refused := ", ".join(f"{what} ({number} times)" for what, number in act.refused.items()):
         row.never(f"refused: {refused}")
     elif not account.done:
-        row.never("nothing came to be done")
+        row.never("no action was completed")
     return row

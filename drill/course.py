@@ -67,7 +67,7 @@ class Course:
     def site(self) -> Site:
         """The site. All faults use the same one, until a fault leaves it broken."""
         if self._site is None:
-            self.say("Starting an installation to hurt …")
+            self.say("Starting an installation to damage …")
             database = self._stack.enter_context(temporary_database(self.database_url))
             self._site = self._stack.enter_context(Site(self.provider, database))
         return self._site

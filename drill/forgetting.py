@@ -236,7 +236,7 @@ class Command(BaseCommand):
         numbers = {text.split(",")[0] for text in again}
         self.stdout.write(
             f"Retractions: {len(turns):,}, repeated by answers: {repeated:,}, said again: {len(numbers):,}\n"
-            f"Corrections: {len(left):,}, with a twin left: {sum(map(bool, left)):,}\n"
+            f"Corrections: {len(left):,}, with a duplicate left: {sum(map(bool, left)):,}\n"
             f"Took {time.monotonic() - began:.0f} s."
         )
         if again or any(left):

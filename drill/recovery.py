@@ -1,4 +1,4 @@
-"""The recovery after a fault: when all is well again, and what is then missing or duplicated."""
+"""The recovery after a fault: when the site works again, and what is then missing or duplicated."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -98,8 +98,8 @@ def work_lost_or_doubled(site: Site, row: Row, began: datetime) -> None:
     row.lost += failed
     row.doubled += overlaps
     if not_taken := site.number(NOT_TAKEN, began):
-        row.never(f"{not_taken} answers of the models were not taken")
+        row.never(f"{not_taken} answers of the models were rejected")
     if failed:
-        row.remarks.append(f"{failed} jobs failed for good")
+        row.remarks.append(f"{failed} jobs failed permanently")
     if overlaps:
         row.remarks.append(f"{overlaps} pairs of moments overlap")

@@ -77,8 +77,10 @@ class Row:
     def outcome(self) -> str:
         """Return a progress message."""
         _, times, acknowledged, lost, doubled, usual, worst, told, probes, remarks = self.cells()
-        found = f"{times} times, {acknowledged} acknowledged, {lost} lost, {doubled} doubled, well after {usual} s"
-        return f"{found} (worst {worst}); told: {told}; prober: {probes}; {remarks}"
+        found = (
+            f"{times} times, {acknowledged} acknowledged, {lost} lost, {doubled} duplicated, recovered after {usual} s"
+        )
+        return f"{found} (worst {worst}); reported in: {told}; prober: {probes}; {remarks}"
 
     def cells(self) -> list[str]:
         """Return the cells of the table."""

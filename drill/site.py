@@ -314,7 +314,7 @@ def kill(process: psutil.Process) -> None:
 
 
 def _last_line(printed: str) -> str:
-    return (printed.strip().splitlines() or ["it said nothing"])[-1]
+    return (printed.strip().splitlines() or ["no output"])[-1]
 
 
 def _free_port() -> int:

@@ -186,7 +186,7 @@ def shared_with(model: str) -> list[str]:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, object]]:
-    """Return the tabs of this page. Unfold compares all that it gets with each entry of the sidebar."""
+    """Return only the tabs of this page, because Unfold compares each tab with each entry of the sidebar."""
 
     def has(models: list[str]) -> bool:
         return request.path.startswith(tuple(str(_list(model)["link"]) for model in models))

@@ -181,7 +181,7 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
 
 
 def _without_superuser_status(login: User) -> User:
-    """Return a copy of the login that is no superuser. Never save the copy."""
+    """Return a copy of the login that is not a superuser. Never save the copy."""
     limited = copy(login)
     limited.is_superuser = False
     return limited

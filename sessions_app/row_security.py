@@ -23,8 +23,8 @@ ROLE = "memory_request"
 ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
 # SQL for the primary key of the acting application. Requests see the shared rows of this application.
 ACTING_APPLICATION = "NULLIF(current_setting('memory.application', true), '')::bigint"
-# SQL for the body of a SECURITY DEFINER function: whether a request calls the function, and the person whose rows it
-# may return. In a request, this is always the acting user, and the function's parameter `person` is ignored.
+# SQL for the body of a SECURITY DEFINER function. `IS_REQUEST`: whether the caller is a request. `PERSON`: the person
+# whose rows the function may return. In a request, this is always the acting user, not the parameter `person`.
 IS_REQUEST = f"current_setting('role') = '{ROLE}'"
 PERSON = f"CASE WHEN {IS_REQUEST} THEN {ACTING} ELSE person END"
 

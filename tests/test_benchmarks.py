@@ -122,7 +122,7 @@ def test_results_are_written_and_compared_with_later_ones(tmp_path: Path, capsys
     before.write(tmp_path / "kept.json")
     now = Results("Two cores.", {"Append": [Figure("one", 9.0, 9.0, 3.0, 3.0), Figure("three", 1.0, 1.0, 1.0, 1.0)]})
     print_comparison(now, Results.read(tmp_path / "kept.json"))
-    assert [list(row.values()) for row in table(capsys.readouterr().out, "Compared with the kept run")] == [
+    assert [list(row.values()) for row in table(capsys.readouterr().out, "Compared with the saved run")] == [
         ["Append", "one", "3.0", "2.0", "1.50", "slower"],
         ["Append", "three", "1.0", "", "", "new"],
     ]
@@ -350,7 +350,7 @@ def refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return sentence
 
 
-# --- remembered words ---
+# --- words in memory ---
 
 
 def test_remembered_words_are_scored_with_and_without_a_question(
@@ -358,7 +358,7 @@ def test_remembered_words_are_scored_with_and_without_a_question(
 ) -> None:
     assert memory_words.main([str(write(tmp_path, KILN, GARDEN)), "--show", "1"]) == 0
     printed = capsys.readouterr().out
-    garden, kiln = table(printed, "Answers' words in what is remembered")
+    garden, kiln = table(printed, "Answers' words in memory")
     assert (kiln["conversation"], kiln["unasked"], kiln["asked"], kiln["questions"]) == ("kiln", "1.000", "1.000", "2")
     assert (garden["conversation"], garden["asked"], garden["questions"]) == ("garden", "1.000", "1")
     assert "Ada: My sister moved to Turin." in printed
@@ -479,7 +479,7 @@ def test_each_kind_of_request_is_timed_at_each_size(capsys: pytest.CaptureFixtur
     assert [row["what"] for row in table(capsys.readouterr().out, "Durations by the number of turns")] == list(KINDS)
 
 
-def test_a_walk_notes_the_functions_of_the_apps_that_run() -> None:
+def test_a_walk_records_the_functions_of_the_apps_that_run() -> None:
     seen = walk.Walk()
     with seen.recording():
         estimate_tokens("The kiln is warm.")

@@ -80,4 +80,4 @@ def test_every_arrow_of_the_diagram_points_down() -> None:
     for app, floors in house.floors().items():
         level = {room: number for number, floor in enumerate(floors) for room in floor}
         for room, below in house.arrows(app, set(level)).items():
-            assert all(level[room] < level[other] for other in below), f"{app}.{room} imports upwards"
+            assert all(level[room] < level[other] for other in below), f"{app}.{room} imports from a layer above it"

@@ -35,7 +35,7 @@ def full(course: Course) -> Iterator[Row]:
         with ExitStack() as stack, course.another_site(lambda site: stack.enter_context(_mounted(site))):
             yield _hurt(course, _filled)
     else:
-        yield not_tried(NAME, "neither may a file system be mounted here, nor the database's files be limited")
+        yield not_tried(NAME, "the drill can't mount a file system or limit the size of the database's files here")
 
 
 def _hurt(course: Course, fill: Callable[[Site], None]) -> Row:

@@ -93,7 +93,7 @@ def refused(course: Course) -> Iterator[Row]:
         fault.row.seconds.append(time.monotonic() - began)
         states: list[str] = []
         with suppress(SiteNotReady):
-            wait_for("the text to be told of", lambda: bool(_told(site, states)), TOLD_SECONDS, pause=0.5)
+            wait_for("the rejected text to be reported", lambda: bool(_told(site, states)), TOLD_SECONDS, pause=0.5)
         fault.row.remark(", ".join(states) or "the refusal is not reported")
     yield fault.row
 

@@ -149,7 +149,7 @@ def run(site: Installation, planted: Sequence[PlantedText], watch: Watch, say: S
     say("  looking …")
     _look(site, own, people, watch)
     if for_all:  # planted last, because it takes space in everyone's contexts
-        say(f"  writing {len(for_all)} where everybody sees them, and looking …")
+        say(f"  planting {len(for_all)} in shared memory, and checking …")
         _plant(site, for_all)
         _look_at_all(site, for_all)
     say("  retracting …")

@@ -12,7 +12,7 @@ from drill.poison.site import AttackedSite
 from drill.provider import Provider
 from drill.site import Site
 
-# An engine's result for an attack may be rejected, attempt by attempt, so the backoff is short.
+# The results of an engine under attack may be rejected in every attempt, so the backoff is short.
 RETRY_SOON = {"JOBS__BACKOFF_SECONDS": "1"}
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "extractive": {"ENGINE__PROVIDER": "extractive"},

@@ -35,7 +35,7 @@ def escapes(name: str, context: str, marks: list[str]) -> Iterator[str]:
     """
     if any(mark in context for mark in marks) or TAGS.search(context):
         if TAGS.search(context):
-            yield "has characters that nobody sees"
+            yield "has invisible characters"
         yield from {"xml": _xml, "stable": _xml, "markdown": _markdown, "messages": _messages}.get(name, _none)(
             context, marks
         )
@@ -49,7 +49,7 @@ def _xml(context: str, _marks: list[str]) -> Iterator[str]:
     try:
         root = ElementTree.fromstring(context)  # noqa: S314 (our own, and broken is what is looked for)
     except ElementTree.ParseError as error:
-        yield f"is no XML: {error}"
+        yield f"is not XML: {error}"
         return
     yield from (f"has an element {element.tag}" for element in root.iter() if element.tag not in ELEMENTS)
     if _depth(root) > DEEPEST:

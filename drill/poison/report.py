@@ -47,7 +47,7 @@ class Row:
         """Return the cells of the table."""
         left = f"{len(self.after)} left" if self.after else "gone"
         same = f"{len(self.changed)} contexts differ" if self.changed else "contexts as before"
-        others = "all, as is meant" if self.is_for_all else str(len(self.others))
+        others = "all, as intended" if self.is_for_all else str(len(self.others))
         seen = [others, f"{self.own[0]} of {self.own[1]}", str(len(self.escapes))]
         return [self.attack, self.door, self.engine, *seen, f"{left}, {same}"]
 

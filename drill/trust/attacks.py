@@ -1,4 +1,4 @@
-"""The attacks on a site. Each is a function of its target. `ATTACKS` lists them in order."""
+"""The attacks on a site: functions that take the target. `ATTACKS` lists them in order."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -170,7 +170,7 @@ def load(target: Target) -> Outcome:
     minutes = float(os.environ.get("MINUTES", "1"))
     found = held.highest(target.site, _keys(target.site, [("", "write")] * LOAD_KEYS), minutes * 60)
     much = f"{found.rate:.0f} for {minutes:g} min, p99 {found.p99 * 1000:.0f} ms"
-    wrong = f"No load was held: {found.errors} errors at {found.rate:.0f} appends a second"
+    wrong = f"No load was sustained: {found.errors} errors at {found.rate:.0f} appends per second"
     figure = ("highest sustained appends per second", much, f"{found.errors} errors")
     return Outcome([figure], [] if found.is_held else [wrong])
 
@@ -187,7 +187,7 @@ ATTACKS: Mapping[str, Attack] = {
     "Fuzzing": send_noise,
     "The description": describe,
     "Writers on one session": write_at_once,
-    "The highest load that is held": load,
+    "The highest sustained load": load,
     "A noisy neighbor": flood,
 }
 

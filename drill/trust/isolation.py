@@ -246,4 +246,4 @@ def _compare(site: Site, caller: ForeignCaller, sent: Call, unknown: Call | None
     other, _ = unknown.send(site, caller.key)
     found.probes += 1
     if status != other and max(status, other) >= ALLOWED:
-        found.leaks.append(f"{sent.operation} {sent.path}: {status} for Bo's, {other} for what nobody has.")
+        found.leaks.append(f"{sent.operation} {sent.path}: {status} for Bo's, {other} for an unknown id.")

@@ -1,4 +1,6 @@
-"""Render a context and price its items: as XML, as Markdown, as messages for a chat model, or only as layers (`json`).
+"""Render a context and count the tokens of its items.
+
+The formats are XML, Markdown, messages for a chat model, and only the layers (`json`).
 
 In all formats, stored text is escaped, so it can't close a tag, start a heading or impersonate a role.
 """

@@ -51,7 +51,7 @@ _COLUMNS_OF: dict[type[Model], dict[str, F | Value]] = {
 
 @dataclass(frozen=True)
 class Source:
-    """The row at an address.
+    """The row that an address names.
 
     Args:
         name: a description, such as `fact, 21 Nov, from chat-1 turn 4`.

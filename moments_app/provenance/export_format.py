@@ -206,7 +206,7 @@ class OtherAtom(Column):
 
 
 class MomentKey(Name):
-    """The key of a moment. ImportState keys locks the person, as every change to their chain of moments does."""
+    """The key of a moment. Importing keys locks the person, like every change to their chain of moments."""
 
     def read(self, rows: list[RestoredRow], importing: ImportState) -> list[RestoredRow]:
         UserProfile.objects.locked().get(pk=importing.user.pk)

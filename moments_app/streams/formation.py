@@ -287,7 +287,7 @@ def _candidates(entry: Any, labels: Collection[str], input: FormationInput, drop
     for name, (into, atom_type, words) in lists.items():
         items = entry.get(name)
         if not isinstance(items, list):
-            dropped[f"{name} are no list"] += items is not None
+            dropped[f"{name} are not a list"] += items is not None
             continue
         wanted = items if words else ()
         found += [one for item in wanted if (one := _candidate(item, into, atom_type, words, input, dropped))]

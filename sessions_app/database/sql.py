@@ -60,7 +60,7 @@ def on_one_line(sql: str) -> str:
 
 @cache
 def columns(model: type[Model], alias: str) -> str:
-    """Return SQL for the columns of a model, in the order that `read` expects. The model must not be `Searched`."""
+    """Return SQL for the columns of a model, which must not extend `Searched`, in the order that `read` expects."""
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 

@@ -136,7 +136,7 @@ def test_row_9_an_end_user_gives_an_assistant_access_to_their_own_memory_only(
         expect(tab.get_by_label("Password")).to_be_visible()
 
 
-def test_the_pages_of_end_users_are_accessible_and_keep_their_policy(
+def test_the_pages_of_end_users_are_accessible_and_obey_their_policy(
     log_in: Callable[..., Page], site: str, settings: Settings
 ) -> None:
     tab = log_in()

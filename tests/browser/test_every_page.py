@@ -35,7 +35,8 @@ DESKTOP: ViewportSize = {"width": 1300, "height": 800}
 Look = tuple[ViewportSize, bool]  # the size, and whether it is dark
 # The sizes alternate, so that each page is resized only once.
 EVERY_LOOK: list[Look] = [(DESKTOP, False), (PHONE, True), (DESKTOP, True), (PHONE, False)]
-# Pages consist of the same parts, so each page is checked in one look only. `make looks` checks each page in all four.
+# Pages consist of the same parts, so each page is checked with only one size and theme. `make looks` checks each page
+# with all four combinations.
 LOOKS_OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else [[look] for look in EVERY_LOOK]
 
 # Let axe parse each color only once. Otherwise, this takes a quarter of its time.
@@ -139,9 +140,7 @@ def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = Fa
     return found
 
 
-def test_every_page_is_accessible_and_keeps_its_policy_with_all_columns_visible(
-    pages: dict[Address, str], tab: Page
-) -> None:
+def test_every_page_is_accessible_obeys_its_policy_and_shows_all_columns(pages: dict[Address, str], tab: Page) -> None:
     """Create a second application, which adds a column to lists."""
     Application.objects.create(name="bicycle-shop")
     tab.goto(reverse("admin:index"))
@@ -152,7 +151,7 @@ def test_every_page_is_accessible_and_keeps_its_policy_with_all_columns_visible(
     assert not found, "\n".join(found)
 
 
-def test_results_of_a_search_are_accessible_and_keep_their_policy(tab: Page, ada: UserProfile) -> None:
+def test_search_results_are_accessible_and_obey_their_policy(tab: Page, ada: UserProfile) -> None:
     append(ada, "source", [NewMessage("user", "My harpsichord came from Lyon.")])
     append(ada, "echo", [NewMessage("assistant", "Your harpsichord came from Lyon, you said.")])
     tab.goto(reverse("admin:sessions_app_userprofile_find", query={"q": "harpsichord"}))
@@ -162,7 +161,7 @@ def test_results_of_a_search_are_accessible_and_keep_their_policy(tab: Page, ada
     assert not found, "\n".join(found)
 
 
-def test_pages_before_the_login_are_accessible_and_keep_their_policy(tab: Page) -> None:
+def test_pages_before_the_login_are_accessible_and_obey_their_policy(tab: Page) -> None:
     tab.goto(reverse("docs"))
     tab.locator(".opblock-summary-control").first.click()
     tab.locator(".opblock-body").first.wait_for()

@@ -27,7 +27,7 @@ def test_an_operator_can_find_and_retry_a_failed_job(tab: Page, ada: UserProfile
     expect(tab.locator(".rem-badge").first).to_have_text("completed")
     expect(tab.get_by_role("heading", name="Moments", exact=True)).to_be_visible()
     tab.goto("/admin/")
-    expect(tab.get_by_text("failed for good")).to_have_count(0)
+    expect(tab.get_by_text("failed permanently")).to_have_count(0)
     job.refresh_from_db()
     assert job.status == "completed"
 

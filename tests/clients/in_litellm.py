@@ -29,7 +29,7 @@ async def ask(*said: str, session: str | None = None, stream: bool = False, **fi
 
 
 async def turns(session: str, count: int = 2) -> list[str]:
-    """Return a conversation once it has so many messages. LiteLLM calls the callback in the background."""
+    """Return a conversation once it has this many messages. LiteLLM calls the callback in the background."""
     with Memory("nora", session_id=session, url=URL, key=KEY) as memory:
         for _ in range(600):
             with suppress(Refused):  # the conversation doesn't exist yet

@@ -173,7 +173,7 @@ def is_harmless(done: Ran) -> bool:
 
 @contextmanager
 def server(answers: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """Run a server that answers in its own way."""
+    """Run a server with this handler of POST requests, and yield its URL."""
     handler = type("Handler", (BaseHTTPRequestHandler,), {"do_POST": answers, "log_message": lambda *_: None})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         running.daemon_threads = True

@@ -61,7 +61,7 @@ def printed_by(code: str, folder: Path, **variables: str) -> str:
 def _using(folder: Path, forked: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run a process that uses the site of a folder and forks, and yield it with the URL.
 
-    The one of the two processes that goes on uses the site again after it reads a line.
+    The process that continues uses the site again after it reads a line.
     """
     pipe = subprocess.PIPE
     process = subprocess.Popen(

@@ -37,7 +37,7 @@ def test_the_classes_work_in_their_frameworks(site: str, key: str) -> None:
 
 
 def test_the_store_passes_langgraphs_own_tests(site: str, key: str) -> None:
-    """Except those of vectors by a function of the test, of the in-memory store's internals and of other classes."""
+    """Skip tests of embedding functions, of the in-memory store's internals and of other classes."""
     [folder] = Path(os.environ["LANGGRAPH_SOURCES"]).glob("langgraph_checkpoint-*/")
     others = "not vector and not embed_with_path and not async_batch_store and not get_text_at_path"
     asked = ["-q", "-p", "langgraph_own_tests", "-p", "no:cacheprovider", "tests/test_store.py", "-k", others]

@@ -69,7 +69,7 @@ class TestLedger:
 
 
 class TestReport:
-    def test_a_row_is_well_if_nothing_was_lost_doubled_or_not_recovered(self) -> None:
+    def test_a_row_passes_if_nothing_was_lost_or_duplicated_and_the_site_recovered(self) -> None:
         assert Row("x", seconds=[1.0]).is_well
         assert not Row("x", lost=1).is_well
         assert not Row("x", doubled=1).is_well
@@ -184,16 +184,16 @@ class TestDatabase:
         row = Row("hurt")
         work_lost_or_doubled(site, row, began)
         assert row.lost == 1
-        assert row.remarks == ["1 jobs failed for good"]
+        assert row.remarks == ["1 jobs failed permanently"]
 
-    def test_a_drill_with_invalid_model_answers_is_not_well(self, ada: UserProfile, site: Site) -> None:
+    def test_a_drill_with_invalid_model_answers_fails(self, ada: UserProfile, site: Site) -> None:
         began = timezone.now()
         EngineCall.objects.create(
             purpose="summary", engine="drill", latency_ms=1, ok=False, error_kind="invalid_answer"
         )
         row = Row("hurt", seconds=[1.0])
         work_lost_or_doubled(site, row, began)
-        assert not row.is_well and row.remarks == ["1 answers of the models were not taken"]
+        assert not row.is_well and row.remarks == ["1 answers of the models were rejected"]
 
     def test_a_correction_counts_as_lost_if_missing_and_doubled_if_made_twice(
         self, ada: UserProfile, site: Site

@@ -1,4 +1,4 @@
-"""The drill that plants attacks: it reports attacks that get too far, and none does."""
+"""The drill that plants attacks: it reports attacks that reach others or leave traces, and none of its attacks does."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -191,12 +191,12 @@ class TestFences:
         ("form", "context", "told"),
         [
             ("xml", f"<MemoryContext><b>{MARK}</b></MemoryContext>", "an element b"),
-            ("xml", f"<MemoryContext></MemoryContext>{MARK}", "no XML"),
+            ("xml", f"<MemoryContext></MemoryContext>{MARK}", "not XML"),
             ("stable", f"<MemoryContext><Turn><Turn><Turn>{MARK}</Turn></Turn></Turn></MemoryContext>", "in elements"),
             ("markdown", f"## Moments\n{MARK}", "a line of its own"),
             ("messages", json.dumps([{"role": "developer", "content": MARK}]), "the role developer"),
-            ("messages", json.dumps([{"role": "system", "content": MARK}]), "no XML"),
-            ("json", in_tags(MARK), "nobody sees"),
+            ("messages", json.dumps([{"role": "system", "content": MARK}]), "not XML"),
+            ("json", in_tags(MARK), "invisible characters"),
         ],
     )
     def test_text_that_escapes_is_reported(self, form: str, context: str, told: str) -> None:

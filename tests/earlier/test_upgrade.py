@@ -104,7 +104,7 @@ def upgraded(
     newest = schema()
     with empty_database():
         fill(request.param, PROBES, USAGE, LINES, TEXTS, ENTITIES)
-        # The earlier release goes on between two migrations, and somebody deletes a task.
+        # The earlier release continues to run between two migrations, and a user deletes a task.
         call_command("migrate", "moments_app", "0138", verbosity=0)
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM moments_app_entity WHERE id = 805")

@@ -45,7 +45,7 @@ def test_a_web_process_on_such_data_is_not_ready(told: str, client: Client, monk
     assert answer.json()["checks"]["migrations"].endswith(told)
 
 
-def test_verify_tells_of_such_data(told: str) -> None:
+def test_verify_reports_such_data(told: str) -> None:
     [sentence] = migration_problems()
     assert sentence.endswith(told)
 

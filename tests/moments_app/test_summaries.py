@@ -105,7 +105,7 @@ class TestWhen:
             )
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
-    def test_digested_turns_are_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
+    def test_digested_turns_are_not_summarized_again(self, ada: UserProfile, settings: Settings) -> None:
         settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=8)
         session = append(ada, "s1", turns(7)).session
         Job.objects.request("digest_session", session, requested_by="test", force=True)

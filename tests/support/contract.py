@@ -25,7 +25,7 @@ def check(method: str, path: str, response: Any) -> None:
     answers = _answers(method, path)
     status = str(response.status_code)
     told = f"{method} {path} returned {status}"
-    assert {status, "default"} & {*answers}, f"{told}: described are {', '.join(answers)}"
+    assert {status, "default"} & {*answers}, f"{told}, but the schema lists only {', '.join(answers)}"
     answer = answers.get(status) or answers["default"]
     for name, header in answer.get("headers", {}).items():
         value = response.headers.get(name)

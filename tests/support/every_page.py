@@ -95,5 +95,5 @@ def _argument(route: str, name: str) -> str:
     if not isinstance(value, type):
         return value()
     row = cast(type[Model], value)._default_manager.order_by("pk").first()
-    assert row, f"furnish() makes no {value.__name__}"
+    assert row, f"furnish() creates no {value.__name__}"
     return str(row.pk)

@@ -58,7 +58,7 @@ def migrated() -> Path:
 
 
 def fingerprint(server: str) -> str:
-    """Return a digest that depends on all migrations, on SQL that they import, and on the server's version."""
+    """Return a hash that depends on all migrations, on SQL that they import, and on the server's version."""
     parts = [server, *(digest(migration) for _, migration in sorted(MigrationLoader(None).disk_migrations.items()))]
     return sha256("\0".join(parts).encode()).hexdigest()[:16]
 

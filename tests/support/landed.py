@@ -1,4 +1,4 @@
-"""The merged migrations, each with a digest of its operations: `landed.txt`, next to this module.
+"""The merged migrations, each with a hash of its operations: `landed.txt`, next to this module.
 
     python -m tests.support.landed
 
@@ -25,12 +25,12 @@ OWN = ("moments_app", "sessions_app", *extras.available())
 
 
 def digests() -> dict[str, str]:
-    """Return the digests of our migrations by name."""
+    """Return the hashes of our migrations, keyed by name."""
     return {f"{app}.{name}": digest(migration) for (app, name), migration in _there().items() if app in OWN}
 
 
 def digest(migration: Migration) -> str:
-    """Return a digest that depends on the migration's source, and on SQL that it imports."""
+    """Return a hash that depends on the migration's source, and on SQL that it imports."""
     source = inspect.getsource(sys.modules[migration.__module__])
     return hashlib.sha256("\0".join([source, *_statements(migration.operations)]).encode()).hexdigest()
 

@@ -161,7 +161,7 @@ class Sentence:
 
     @cached_property
     def is_statement(self) -> bool:
-        """True if it is long enough, is mostly letters or sets an attribute, and is no question or reaction."""
+        """True if it is long enough, is mostly letters or sets an attribute, and is not a question or a reaction."""
         if self.is_question or self.is_reaction or not self._is_long_enough:
             return False
         letters = sum(character.isalpha() or character.isspace() for character in self.text)

@@ -1,4 +1,4 @@
-"""ImportState conversations from ChatGPT, Claude and OpenAI's API."""
+"""Import conversations from ChatGPT, Claude and OpenAI's API."""
 
 import json
 import sys
@@ -260,7 +260,8 @@ def test_openai_stores_pictures_in_the_payload_without_their_data(tmp_path: Path
 
 
 def test_openai_ignores_empty_messages(tmp_path: Path) -> None:
-    empty = [{"role": "assistant", "content": content} for content in (None, "", " \n", [])]
+    contents: list[Any] = [None, "", " \n", []]
+    empty = [{"role": "assistant", "content": content} for content in contents]
     imported(as_lines(tmp_path / "f", {"messages": [{"role": "user", "content": "Hello"}, *empty]}))
     assert Message.objects.get().content == "Hello"
 
@@ -311,7 +312,7 @@ def test_row_1_a_repeated_import_changes_nothing_and_a_longer_one_adds_the_rest(
     before = dump()
     assert "0 messages added" in imported(tmp_path / "short")
     assert dump() == before
-    assert before[3], "a summary is asked for"
+    assert before[3], "a summary is queued"
     assert "1 messages added" in imported(write(tmp_path / "longer", longer))
     after = dump()
     imported(tmp_path / "longer")

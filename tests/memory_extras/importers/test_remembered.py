@@ -1,4 +1,4 @@
-"""ImportState the responses of mem0, Zep, Graphiti and Honcho: messages become turns, and memories become facts."""
+"""Import the responses of mem0, Zep, Graphiti and Honcho: messages become turns, and memories become facts."""
 
 import asyncio
 import json

@@ -155,7 +155,7 @@ def test_a_new_end_user_gets_a_memory_in_the_configured_application(
         assert answer.status_code == 503 and "Ask your administrator" in answer.content.decode()
 
 
-def test_the_operators_page_works_beside_the_login_of_end_users(
+def test_the_operators_page_works_next_to_the_login_of_end_users(
     provider: OpenIDProvider, assistant: Assistant, ada: UserProfile, root: Browser
 ) -> None:
     form = {"user_id": "ada", "scope": ["read"], "days": 30, "allow": ""}
@@ -262,7 +262,7 @@ def test_row_9_an_end_user_cannot_grant_access_to_another_persons_memory(
 
 
 @pytest.mark.slow
-def test_row_9_a_forged_login_is_no_login(
+def test_row_9_a_forged_login_is_rejected(
     provider: OpenIDProvider, assistant: Assistant, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = Browser()
@@ -336,7 +336,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=list(FORGERIES))
-def test_row_9_an_invalid_id_token_logs_nobody_in(
+def test_row_9_a_login_with_an_invalid_id_token_is_rejected(
     provider: OpenIDProvider, assistant: Assistant, forgery: dict[str, Any]
 ) -> None:
     for name, value in forgery.items():
@@ -372,7 +372,7 @@ def test_row_9_the_user_id_is_the_configured_claim_unchanged(
 # --- what an end user can't reach ---
 
 
-def test_row_18_an_end_user_is_no_operator(provider: OpenIDProvider, assistant: Assistant) -> None:
+def test_row_18_an_end_user_is_not_an_operator(provider: OpenIDProvider, assistant: Assistant) -> None:
     browser = Browser()
     log_in(browser, assistant, "root")
     operator()  # the superuser `root`

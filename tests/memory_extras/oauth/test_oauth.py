@@ -191,7 +191,7 @@ def test_row_35_an_operator_of_one_application_cannot_grant_memory_in_another(
     for elsewhere in sent:
         for user_id in ("ada", "new"):
             answer = allow(eve, assistant, **elsewhere, user_id=user_id, begins="on")
-            assert answer.status_code == 400, "Which application is asked for, and it is one of theirs."
+            assert answer.status_code == 400, "The request must name one of the operator's applications."
     assert not Consent.objects.exists() and list(UserProfile.objects.all()) == [ada]
     assert granted(eve, assistant, application=other.pk, begins="on")["scope"] == "read write"
     assert ApiKey.objects.get().application == other
@@ -225,7 +225,7 @@ def test_row_36_codes_and_tokens_cannot_extend_a_grant(root: Browser, assistant:
 def test_row_36_a_granted_key_has_the_usual_limits(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     text = granted(root, assistant)["access_token"]
     limit(ApiKey.objects.get(), requests=1)
-    assert opens(text) and not opens(text), "One request a day."
+    assert opens(text) and not opens(text), "The limit is one request per day."
 
 
 @pytest.mark.slow
@@ -242,14 +242,14 @@ def test_row_36_a_code_works_once_for_its_assistant_and_expires_after_a_minute(
     for other in wrong:
         code = back_from(allow(root, assistant))["code"]
         assert fetch(assistant, code, **other).json()["error"] in ("invalid_grant", "invalid_request")
-        assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
+        assert fetch(assistant, code).json()["error"] == "invalid_grant", "The failed attempt invalidated the code."
     code = back_from(allow(root, assistant))["code"]
     Code.objects.update(expires=timezone.now())
     assert fetch(assistant, code).json()["error"] == "invalid_grant"
     code = back_from(allow(root, assistant))["code"]
     key = fetch(assistant, code).json()["access_token"]
     assert opens(key)
-    assert fetch(assistant, code).status_code == 400 and not opens(key), "Who shows it again ends the grant."
+    assert fetch(assistant, code).status_code == 400 and not opens(key), "Presenting the code again ends the grant."
     assert fetch(assistant, "made-up").json()["error"] == "invalid_grant"
 
 
@@ -262,7 +262,7 @@ def test_row_36_a_request_with_a_repeated_parameter_gets_no_token(
         whole: dict[str, Any] = {"code": code, "code_verifier": VERIFIER, "scope": "read", "resource": REST}
         twice = {name: [other, whole[name]]}
         assert fetch(assistant, **whole | twice).json()["error"] == "invalid_request"
-        assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
+        assert fetch(assistant, code).json()["error"] == "invalid_grant", "The failed attempt invalidated the code."
 
 
 def test_row_36_a_code_needs_its_redirect_uri(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
@@ -281,7 +281,7 @@ def test_row_36_a_refresh_token_works_once_for_its_assistant_until_the_key_expir
     second = refresh(assistant, first["refresh_token"]).json()
     assert opens(second["access_token"]) and not opens(first["access_token"])
     assert refresh(assistant, first["refresh_token"]).status_code == 400
-    assert not opens(second["access_token"]), "One of the two was stolen."
+    assert not opens(second["access_token"]), "Reusing a refresh token ends the grant."
     assert refresh(assistant, second["refresh_token"]).status_code == 400
     third = granted(root, assistant)
     ApiKey.objects.update(expires_at=timezone.now())

@@ -174,7 +174,7 @@ async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("other", "named"), [(BOB, "key"), (Caller("b", "1"), "key"), (Caller("a", "2"), "application")]
 )
-def test_row_43_a_used_up_budget_is_429_while_others_call_and_is_refilled(
+def test_row_43_a_caller_over_budget_gets_429_while_others_call_until_the_budget_is_refilled(
     budget: None, other: Caller, named: str
 ) -> None:
     async def flood() -> None:

@@ -182,7 +182,7 @@ def test_row_29_a_locked_session_does_not_block_others_and_its_requests_get_503(
     assert Message.objects.filter(session=locked).count() == statuses.count(201)
 
 
-def test_row_29_requests_get_503_soon_if_the_database_hangs_and_health_checks_respond(
+def test_row_29_if_the_database_hangs_requests_get_503_soon_and_health_checks_respond(
     key: str, prober_of: Callable[[str, str], Prober]
 ) -> None:
     body = json.dumps({"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}).encode()
@@ -235,7 +235,7 @@ def test_the_probe_uses_one_connection_until_it_is_lost() -> None:
     assert first and server_process() == first
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s, %s)", [first, 1_000 * TIMEOUT])
-    assert server_process() == 0, "An error is an answer."
+    assert server_process() == 0, "An error counts as a response, so the probe has not reconnected."
     assert server_process() not in (0, first)
     assert asking._connection
     asking._connection.close()

@@ -202,7 +202,7 @@ print(generate_latest(registry).decode())
 
 
 @pytest.mark.slow
-def test_requests_are_counted_by_door_and_status_across_the_processes_of_a_host(tmp_path: Path) -> None:
+def test_requests_are_counted_by_entry_point_and_status_across_the_processes_of_a_host(tmp_path: Path) -> None:
     for number in (1, 2):
         told = subprocess.run(
             [sys.executable, "-c", COUNTING],

@@ -50,7 +50,7 @@ class Watched:
         self.watch = Watchdog([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
 
     def check(self, seconds: float = 0.0) -> None:
-        """Look now and that many seconds later, and then once more, which records the end of a delivery."""
+        """Check now, check again after this many seconds, and a third time to record the end of a delivery."""
         self.watch.check()
         if seconds:
             self.now += seconds

@@ -196,7 +196,7 @@ def test_a_failing_endpoint_does_not_delay_others(webhook: WebhookEndpoint, rece
     assert len(receiver.bodies) == 1
 
 
-def test_an_undelivered_event_fails_in_the_end_and_can_be_resent(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+def test_an_undelivered_event_fails_eventually_and_can_be_resent(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     receiver.statuses = [500]
     happen()
     WebhookDelivery.objects.update(queued_at=timezone.now() - RETRIED_FOR)

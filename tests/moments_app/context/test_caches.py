@@ -47,7 +47,7 @@ def test_a_turn_gets_a_new_item_if_the_time_zone_changes() -> None:
     assert kept.items(1, LIMA, [turn(0)], made)[0] is not first
 
 
-def test_structured_content_is_not_kept() -> None:
+def test_structured_content_is_not_cached() -> None:
     kept = TurnCache()
     [first] = kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)
     assert kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)[0] is not first
@@ -61,7 +61,7 @@ def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytes
     assert len(kept) == 2
 
 
-def test_kept_turns_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_turns_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "CACHE_SECONDS", 0)
     kept = TurnCache()
     kept.items(1, OSLO, [turn(0)], made)

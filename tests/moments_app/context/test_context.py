@@ -339,13 +339,13 @@ class TestFreshness:
         context(service)
         assert self.seen(service)[0]
 
-    def test_an_edited_profile_replaces_kept_layers(self, service: Api) -> None:
+    def test_an_edited_profile_replaces_cached_layers(self, service: Api) -> None:
         assert service.patch("users/ada", summary="Ada moved to Turin.").status_code == 200
         cached, text = self.seen(service)
         assert not cached and "moved to Turin" in text
 
     @pytest.mark.slow
-    def test_an_edited_or_deleted_moment_replaces_kept_layers(self, service: Api) -> None:
+    def test_an_edited_or_deleted_moment_replaces_cached_layers(self, service: Api) -> None:
         latest = Moment.objects.newest_first()[0]
         service.patch(f"moments/{latest.key}", user_id="ada", summary="Quite another story.")
         cached, text = self.seen(service)
@@ -355,14 +355,14 @@ class TestFreshness:
         assert not cached and "Quite another story." not in text
 
     @pytest.mark.slow
-    def test_a_new_summary_replaces_kept_layers(self, service: Api, ada: UserProfile) -> None:
+    def test_a_new_summary_replaces_cached_layers(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", turns(2, first=122))
         work_off()
         cached, text = self.seen(service)
         assert not cached and "Turn 122" in text
 
     @pytest.mark.slow
-    def test_new_boundaries_and_moments_of_other_sessions_replace_kept_layers(
+    def test_new_boundaries_and_moments_of_other_sessions_replace_cached_layers(
         self, service: Api, ada: UserProfile
     ) -> None:
         build(talk(ada, 60, session_id="s2"))
@@ -370,7 +370,7 @@ class TestFreshness:
         cached, text = self.seen(service)
         assert not cached and newest.key in text
 
-    def test_new_turns_are_served_beside_kept_layers(self, service: Api, ada: UserProfile) -> None:
+    def test_new_turns_are_served_next_to_cached_layers(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("user", "Just now.")])
         cached, text = self.seen(service)
         assert cached and "Just now." in text
@@ -680,7 +680,7 @@ class TestRelevantRetrieval:
         assert layer(context(service, query="Lovely."), "retrieved") != []
         assert self.retrieved(service, "Lovely.") == []
 
-    def test_the_sessions_live_turns_are_no_reason_for_results(self, service: Api, ada: UserProfile) -> None:
+    def test_a_query_that_only_live_turns_match_gets_no_results(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s2", [NewMessage("user", "Rename the reading function in Oslo.")])
         count(ada)
         assert self.retrieved(service, "Rename the reading function in Oslo, please.", "s1") != []

@@ -139,7 +139,8 @@ def test_the_known_statements_nearest_to_the_turns_are_shown() -> None:
 
 def test_schemas_have_descriptions_for_models_but_none_for_developers() -> None:
     for shape in (formation.SHAPE, moments.SHAPE):
-        assert "Args" not in shape.as_text and "model is asked for" not in shape.as_text
+        for internal in ("Args", "sent to the model", "proposed by the engine"):
+            assert internal not in shape.as_text
         assert '"description"' in shape.as_text
 
 

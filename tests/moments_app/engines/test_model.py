@@ -374,7 +374,7 @@ def test_the_length_of_an_answer_is_counted_without_json_escapes(engine: ModelEn
     assert engine.build_moments(request()).moments[0].detail == "ж" * 3_000
 
 
-def test_an_endpoint_without_schemas_gets_the_schema_as_text(engine: ModelEngine, server: OpenAIServer) -> None:
+def test_an_endpoint_without_schema_support_gets_the_schema_as_text(engine: ModelEngine, server: OpenAIServer) -> None:
     server.always(behave.only_formats("json_object"))
     for _ in range(2):
         engine.build_moments(request())

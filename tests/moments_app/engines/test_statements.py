@@ -80,12 +80,12 @@ def test_other_sentences_are_not_parsed(text: str) -> None:
         ("User's daughter is called Maya.", "User's daughter's name is Mia, not Maya.", True),
     ],
 )
-def test_a_later_statement_ends_an_earlier_one_or_may_end_it(earlier: str, later: str, ends: bool | None) -> None:
+def test_a_later_statement_may_end_an_earlier_one(earlier: str, later: str, ends: bool | None) -> None:
     before, after = statement_of(earlier), statement_of(later)
     assert before and after and after.ends(before) is ends
 
 
-def test_a_day_without_a_year_is_the_last_one_before_the_statement() -> None:
+def test_a_day_without_a_year_is_the_latest_one_before_the_statement() -> None:
     days = {
         "on 3 March": "2026-03-03",
         "on May 5th": "2025-05-05",

@@ -495,7 +495,7 @@ def test_a_foreign_name_does_not_hide_a_sentence(name: str) -> None:
     ("told", "other"),
     [("Marla", "Ottokar"), ("The guest k3f9a", "The guest r77b2"), ("Marla's son Ida", "Marla's son Eva")],
 )
-def test_the_same_words_about_somebody_else_stay(told: str, other: str) -> None:
+def test_the_same_words_about_another_person_are_not_changed(told: str, other: str) -> None:
     said = "lives in Oslo with the whole family and likes it there."
     rewording = Rewording(f"{told} {said}", f"{told} {said.replace('Oslo', 'Bergen')}")
     assert not rewording.says_same(f"{other} {said}")
@@ -504,7 +504,7 @@ def test_the_same_words_about_somebody_else_stay(told: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("after", ["", "User: I program in Rust.", "User: I program in C++ at night."])
-def test_a_word_with_a_different_mark_stays(after: str) -> None:
+def test_a_word_with_a_different_mark_is_not_changed(after: str) -> None:
     rewording = Rewording("User: I program in C.", after)
     for other in ("User: I program in C++.", "User: I program in C# daily."):
         assert not rewording.says_same(other) and rewording.apply_to(other) == other

@@ -260,7 +260,7 @@ def test_a_model_ends_a_fact_that_was_corrected_during_the_call(ada: UserProfile
     assert states == {before: "ended", after: "ended", over: "active"}
 
 
-def test_a_model_ends_nothing_by_an_invalid_letter(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_model_cannot_end_a_statement_by_an_invalid_letter(ada: UserProfile, model_server: OpenAIServer) -> None:
     said = ["I have a boat.", "I have a car.", "I sold the boat and the car."]
     session = append(ada, "s1", [said_on(f"2025-01-1{n}", text) for n, text in enumerate(said)]).session
     user = [

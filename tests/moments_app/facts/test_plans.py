@@ -208,7 +208,7 @@ def test_a_past_plan_ends_and_is_shown_with_its_day(ada: UserProfile, service: A
     assert shown in context(service)
 
 
-def test_a_plan_for_another_day_stays(ada: UserProfile) -> None:
+def test_a_plan_for_a_future_day_does_not_end(ada: UserProfile) -> None:
     say(ada, "s1", f"{timezone.now():%Y-%m-%d}", "I will fly to Rome tomorrow with my sister Greta.")
     assert housekeeping().plans_ended == 0
     assert MemoryAtom.objects.get(user=ada, kind="plan").state == "active"

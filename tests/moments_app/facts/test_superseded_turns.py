@@ -102,7 +102,7 @@ def test_a_fact_that_ended_without_a_successor_is_marked_as_no_longer_true(ada: 
     assert found(service)[0].startswith(f"{BEFORE} (no longer true since 1 February 2025: ")
 
 
-def test_a_turn_that_also_says_what_is_true_now_has_no_mark(ada: UserProfile, service: Api) -> None:
+def test_a_turn_that_also_states_the_current_value_has_no_mark(ada: UserProfile, service: Api) -> None:
     both = f"{BEFORE} I moved to Bergen on 3 March 2025."
     say(ada, "s1", "2025-03-11", both)
     assert found(service)[0] == both
@@ -132,7 +132,7 @@ def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: A
 
 
 @pytest.mark.slow
-def test_a_statement_said_again_has_no_mark_after_a_consolidation(ada: UserProfile, service: Api) -> None:
+def test_a_repeated_statement_has_no_mark_after_a_consolidation(ada: UserProfile, service: Api) -> None:
     said = "I love climbing in the mountains near Voss."
     say(ada, "s1", "2025-01-10", said)
     fact = MemoryAtom.objects.get(content__contains="climbing", stream__stream_type="user")

@@ -75,7 +75,7 @@ class TestRest:
         assert (again.status_code, again.json()["entity_id"], again.json()["status"]) == (200, key, "dropped")
         assert service.get("entities", user_id="ada").json()["total"] == 0
 
-    def test_an_external_id_of_another_item_is_taken(self, service: Api) -> None:
+    def test_the_external_id_of_another_item_is_a_conflict(self, service: Api) -> None:
         add(service, "Order the element")
         stream = MemoryStream.objects.lists().get()
         fact = {"user_id": "ada", "content": "Ada likes tea.", "atom_type": "fact", "external_id": "7"}
@@ -392,7 +392,7 @@ class TestLearned:
         assert self.told(service, layers="user,entities").count("Ada needs to buy rope.") == 1
         assert self.told(service, layers="entities").count("Ada needs to buy rope.") == 1
 
-    def test_candidates_for_a_shard_are_no_tasks_of_the_person(self, service: Api, ada: UserProfile) -> None:
+    def test_candidates_for_a_shard_are_not_tasks_of_the_person(self, service: Api, ada: UserProfile) -> None:
         bees = shard("bees", "default")
         item = {"atom_type": "observation", "content": "Agents have to feed bees.", "kind": "task"}
         bees.atoms.create(user=ada, is_candidate=True, source_user=ada, **item)

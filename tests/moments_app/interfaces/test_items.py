@@ -245,7 +245,7 @@ class TestTtl:
         assert after["ttl"] is None and after["created_at"] == after["updated_at"] > before["updated_at"]
 
     @pytest.mark.parametrize("read", ["items/get", "items/search", "items/search of kilns"])
-    def test_a_read_and_a_write_start_the_time_again(self, service: Api, read: str) -> None:
+    def test_a_read_and_a_write_restart_the_expiry(self, service: Api, read: str) -> None:
         path, _of, query = read.partition(" of ")
         asked: dict[str, Any] = {"items": [TURIN]} if path == "items/get" else {"namespace": TRIPS}
         asked |= {"query": query} if query else {}

@@ -550,7 +550,7 @@ def test_an_assistant_registers_gets_consent_and_renews_its_key(base_url: str, s
     assert "“Claude” asks for access" in pages[0] and "http://localhost:3333" in pages[0]
     found = use(recall, is_late=True)
     assert found["results"][0]["content"] == "Nora restores kilns in Turin."
-    assert len(pages) == 1, "It asked once."
+    assert len(pages) == 1, "The client requested access only once."
     assert first and kept.tokens
     assert [post(base_url, tokens.access_token).status_code for tokens in (first, kept.tokens)] == [401, 200]
     key = ApiKey.objects.get()

@@ -136,7 +136,7 @@ class TestShards:
 class TestAtoms:
     """The items of a stream."""
 
-    def test_an_item_can_be_written_directly_once(self, service: Api, mine: MemoryStream) -> None:
+    def test_an_item_written_directly_twice_is_stored_once(self, service: Api, mine: MemoryStream) -> None:
         path, body = f"streams/{mine.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "A fact."}
         first = service.post(path, body)
         again = service.post(path, body | {"content": "a FACT"})

@@ -1,4 +1,4 @@
-"""Canceling a job: its row decides, whatever its run is doing."""
+"""Canceling a job takes effect at once, even if the job is running."""
 
 import pytest
 

@@ -103,7 +103,7 @@ class TestOpening:
         ]
 
     @pytest.mark.slow
-    def test_an_answer_between_errors_keeps_it_closed(self, model_server: OpenAIServer) -> None:
+    def test_an_answer_between_errors_keeps_the_circuit_closed(self, model_server: OpenAIServer) -> None:
         model_server.queue(behave.error(500), behave.answer_well, behave.error(500), behave.answer_well)
         assert [ran(asked(name)).status for name in "abcd"] == ["queued", "completed", "queued", "completed"]
         assert not Circuit.objects.open().exists()
@@ -147,7 +147,7 @@ class TestHolding:
     """Held jobs cost nothing."""
 
     @pytest.mark.slow
-    def test_one_query_holds_all_due_jobs_and_no_worker_takes_them(self, model_server: OpenAIServer) -> None:
+    def test_one_query_holds_all_due_jobs_and_no_worker_claims_them(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         waiting = [asked("cy", session_id=f"s{number}") for number in range(20)]
         with CaptureQueriesContext(connection) as queries:
@@ -270,7 +270,7 @@ class TestAnEndpoint:
     """An unavailable endpoint is unavailable for all kinds of calls."""
 
     @pytest.mark.slow
-    def test_row_30_circuits_of_one_endpoint_take_turns_with_probes_and_an_answer_probes_all(
+    def test_row_30_circuits_of_one_endpoint_take_turns_with_probes_until_an_answer_makes_all_probes_due(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
@@ -278,7 +278,7 @@ class TestAnEndpoint:
         for job in jobs:
             run_job(Job.objects.request("embed", job.session, requested_by="test").job_id)
         assert Job.objects.held().filter(process="embed").count() == 2
-        assert len(model_server.requests) == 2 + 1, "one call says enough of an endpoint that is away"
+        assert len(model_server.requests) == 2 + 1, "one failed call is enough if the endpoint is unavailable"
         probes = [ran(self.sent()).process for _ in range(4)]
         assert sorted(probes[:2]) == ["build_moments", "embed"] and probes[2:] == probes[:2]
         model_server.always(behave.answer_well)
@@ -300,11 +300,11 @@ class TestAnEndpoint:
         for job in jobs:
             record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
             Circuit.objects.record(record, "embedding", job=job)
-            assert Circuit.objects.open().count() == (2 if job is jobs[-1] else 1), "it takes two calls to open it"
+            assert Circuit.objects.open().count() == (2 if job is jobs[-1] else 1), "two failed calls open the circuit"
         due = timezone.now() - timedelta(seconds=1)
         Circuit.objects.update(next_probe_at=due)
         Circuit.objects.send_probes()
-        assert Circuit.objects.get(work="embedding").next_probe_at == due, "which nothing waits for yet"
+        assert Circuit.objects.get(work="embedding").next_probe_at == due, "no job waits for this probe yet"
 
 
 class TestOnePersonsText:
@@ -394,7 +394,9 @@ class TestIsolation:
             assert ran(asked(f"{name} and a friend")).status == "completed"
 
     @pytest.mark.slow
-    def test_row_50_an_answer_for_the_person_ends_the_isolation(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_a_successful_call_for_the_isolated_person_ends_the_isolation(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
         assert circuit().isolated == [bad.subject]
         assert ran(asked("ada", session_id="s2")).status == "completed"
         assert circuit().isolated == []
@@ -420,7 +422,7 @@ class TestIsolation:
         model_server.always(behave.error(500))
         for job in builds().due()[:2]:
             ran(job)
-        assert circuit().is_open, "their failures open it again"
+        assert circuit().is_open, "failures of the same people open the circuit again"
 
     @pytest.mark.slow
     def test_row_50_an_outage_with_calls_for_one_person_isolates_no_one(
@@ -454,7 +456,7 @@ class TestIsolation:
         Circuit.objects.update(next_probe_at=timezone.now())
         assert ran(asked("ada", session_id="s2")).is_held
         Job.objects.filter(session__session_id="s2").delete()
-        assert circuit().is_probe_due, "for a job that waits already"
+        assert circuit().is_probe_due, "the probe is for a job that was already waiting"
 
     @pytest.mark.slow
     def test_row_50_the_first_probe_after_failures_of_two_people_is_sent_within_seconds(
@@ -475,7 +477,7 @@ class TestQueries:
         cache.clear()
 
     @pytest.mark.usefixtures("_vectors")
-    def test_failing_queries_hold_no_jobs_and_one_is_a_probe_at_times(
+    def test_failing_queries_hold_no_jobs_and_only_some_are_sent_as_probes(
         self, transactional_db: None, embeddings_server: OpenAIServer
     ) -> None:
         embeddings_server.always(behave.error(500))

@@ -81,7 +81,7 @@ def test_retrying_a_group_makes_its_jobs_due_and_ends_it(model_server: OpenAISer
     jobs = failed("ada", "bo")
     model_server.always(behave.answer_well)
     assert str(retry_all(Job.objects.all(), actor="operator:eve")) == "2 jobs due now"
-    assert FailureGroup.objects.with_stalled().get().stalled == 2, "it is over when its work is done"
+    assert FailureGroup.objects.with_stalled().get().stalled == 2, "the failure ends only when its jobs are done"
     assert [ran(job).status for job in jobs] == ["completed"] * 2
     assert not FailureGroup.objects.with_stalled().get().stalled
     assert str(retry_all(Job.objects.all(), actor="operator:eve")) == "0 jobs due now"

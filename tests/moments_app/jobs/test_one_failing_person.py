@@ -91,4 +91,4 @@ def test_row_50_jobs_of_others_complete_and_the_page_names_the_failing_person(
     shown = page(root, "/admin/")
     assert "<h3>Calls about ada fail</h3>" in shown and "other people were answered during this time" in shown
     assert shown.count('<li class="rem-incident">') == 1
-    assert Event.objects.filter(type="circuit_opened").count() <= 4, "chance opens it seldom"
+    assert Event.objects.filter(type="circuit_opened").count() <= 4, "random failures rarely open the circuit"

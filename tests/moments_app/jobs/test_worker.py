@@ -199,7 +199,7 @@ class TestTurns:
         assert second is not None
         assert (second.session_id, second.attempts) != (first.session_id, 2)
 
-    def test_a_dead_worker_blocks_nobody(self, ada: UserProfile) -> None:
+    def test_a_dead_worker_does_not_block_its_person(self, ada: UserProfile) -> None:
         talk(ada, 250, session_id="s1"), talk(ada, 250, session_id="s2")
         assert self.taken()
         Job.objects.filter(status="processing").update(heartbeat_at=timezone.now() - timedelta(minutes=5))
@@ -381,7 +381,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 @pytest.mark.parametrize(
     ("exits_when_idle", "is_task", "wakes"), [(False, False, True), (False, True, False), (True, False, False)]
 )
-def test_the_last_worker_has_others_started_during_a_long_job(
+def test_the_last_worker_starts_others_during_a_long_job(
     woken: list[float], exits_when_idle: bool, is_task: bool, wakes: bool
 ) -> None:
     member = Worker([Lane.BUILD], exits_when_idle=exits_when_idle)

@@ -170,7 +170,7 @@ def test_a_settling_publishes_drafts_and_sends_the_remaining_turns(
 
 
 @pytest.mark.slow
-def test_a_digest_sends_only_turns_that_no_write_has_covered(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_digest_sends_only_turns_without_drafts(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 20)
     form(session)
     append(ada, "s1", turns(4, first=20))

@@ -185,7 +185,7 @@ class TestRetraction:
     """Retracted turns and rebuilt moments."""
 
     @pytest.mark.slow
-    def test_row_10_nothing_is_left_of_a_turn_retracted_after_a_rebuild(
+    def test_row_10_a_turn_retracted_after_a_rebuild_leaves_nothing(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
         model_server.always(anew)

@@ -99,7 +99,7 @@ def test_keys_shards_and_prompts_are_added_for_an_application(root: Client, shop
     assert again.status_code == 200 and b"There is already a prompt resource with this address." in again.content
 
 
-def test_an_address_that_is_taken_is_an_error_of_a_form_without_application(root: Client) -> None:
+def test_a_form_without_an_application_field_reports_a_duplicate_address(root: Client) -> None:
     taken = PromptResource.objects.earliest("pk")
     fields = {"name": "again", "uri": taken.uri, "purpose": taken.purpose}
     answer = root.post(url_of(PromptResource, "add"), fields)

@@ -248,7 +248,7 @@ class TestSettingIt:
     """The limits on the page of a login."""
 
     @pytest.mark.slow
-    def test_an_administrator_limits_a_login_that_is_no_superuser(self, other: Application) -> None:
+    def test_an_administrator_limits_a_login_that_is_not_a_superuser(self, other: Application) -> None:
         root = operator()
         for login in (User.objects.create_user("bob", is_staff=True), User.objects.get(username="root")):
             shown = page(root, change_url(login))

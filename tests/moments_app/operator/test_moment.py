@@ -18,7 +18,7 @@ class TestMoment:
     """Moments with their chain and sources."""
 
     @pytest.mark.slow
-    def test_a_moment_is_shown_with_its_source_turns_and_neighbours(self, built: Session, root: Client) -> None:
+    def test_a_moment_is_shown_with_its_source_turns_and_neighbors(self, built: Session, root: Client) -> None:
         first, second, third = Moment.objects.order_by("id")[:3]
         shown = page(root, change_url(second))
         assert change_url(first) in shown and change_url(third) in shown

@@ -91,7 +91,7 @@ def test_a_reason_is_required(session: Session) -> None:
 
 def test_opening_the_page_previews_nothing(session: Session) -> None:
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-    assert "what was made of" not in operator().get(url).content.decode()
+    assert "and everything derived from" not in operator().get(url).content.decode()
 
 
 @pytest.mark.parametrize("sequences", ["x", "99"])

@@ -46,7 +46,7 @@ def test_row_41_the_page_confirms_that_the_text_is_no_longer_repeated(service: A
 
 
 @pytest.mark.slow
-def test_the_question_that_got_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
+def test_a_question_whose_context_contained_the_text_is_asked_again(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "asked", "Hello there.", "Hello.")
     found = service.get("memory/context", user_id="ada", session_id="asked", query=QUESTION).json()

@@ -502,7 +502,9 @@ class TestProof:
                 cursor.execute("DROP TABLE unknown")
         assert dumped() == before
 
-    def test_a_name_that_is_left_in_anothers_item_undoes_it_all(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_a_name_left_in_an_item_of_another_person_rolls_back_the_erasure(
+        self, ada: UserProfile, bo: UserProfile
+    ) -> None:
         stream = MemoryStream.objects.create(user=bo, stream_type="user", extraction_prompt="x")
         note(stream, "Ada has a kiln.", related_users=["ada"])
         assert count_erasable_rows(ada) == {"names in other people's items": 1}
@@ -517,7 +519,7 @@ class TestProof:
         assert dumped() == before
 
     @pytest.mark.slow
-    def test_a_name_that_is_left_in_anothers_retracted_item_undoes_it_all(
+    def test_a_name_left_in_a_retracted_item_of_another_person_rolls_back_the_erasure(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         session = talk(bo, 2)
@@ -544,7 +546,7 @@ class TestProof:
         items = retraction.items.withdrawn(MemoryAtom)
         assert sorted(json.loads(item.data["related_users"]) for item in items) == [[], ["Ada"]]
 
-    def test_an_operators_log_loses_what_was_theirs_or_is_nobodys_any_more(
+    def test_the_admin_log_loses_entries_about_erased_people_and_deleted_rows(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         operator()

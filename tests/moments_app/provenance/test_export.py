@@ -1,4 +1,4 @@
-"""ExportState and importing a person."""
+"""Exporting and importing a person."""
 
 import gzip
 import hashlib

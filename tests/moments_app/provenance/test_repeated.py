@@ -151,21 +151,23 @@ def test_row_41_answers_to_answers_are_retracted(service: Api, ada: UserProfile)
 
 
 @pytest.mark.slow
-def test_an_answer_that_has_it_from_another_turn_stays(service: Api, ada: UserProfile) -> None:
+def test_an_answer_that_quotes_another_turn_is_not_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "again", f"My landlord has the account {NUMBER}.", "I see.")
     asked(service, "asked")
     assert service.post("retractions", order(preview=True)).json()["answers"] == []
 
 
-def test_an_answer_that_has_a_sentence_of_one_word_stays(service: Api, ada: UserProfile) -> None:
+def test_an_answer_that_shares_only_a_sentence_of_one_word_is_not_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", "Hi.", "Gladly! The ferry sails at noon.", "And back?", "Gladly, at eight.")
     assert service.post("retractions", order(sequences=[1], preview=True)).json()["answers"] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", ["in an earlier session", "in the same messages"])
-def test_an_answer_stays_if_an_earlier_answer_had_its_words(service: Api, ada: UserProfile, before: str) -> None:
+def test_an_answer_is_not_retracted_if_an_earlier_answer_had_its_words(
+    service: Api, ada: UserProfile, before: str
+) -> None:
     offered = ["Hello there.", "Shall I look for flights to Lisbon?"]
     if before == "in an earlier session":
         said(service, "earlier", *offered)
@@ -198,7 +200,7 @@ def test_row_9_answers_to_other_people_stay(service: Api, ada: UserProfile, bo: 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
-def test_an_answer_that_is_left_stays(service: Api, ada: UserProfile) -> None:
+def test_an_answer_that_the_request_excludes_is_not_retracted(service: Api, ada: UserProfile) -> None:
     left = {"leave": ["rem://sessions/asked/messages/3"]}
     found = service.post("retractions", order(preview=True, **left)).json()
     assert found["turns"] == 1 and [answer["ref"] for answer in found["answers"]] == left["leave"]
@@ -272,7 +274,7 @@ def test_row_41_answers_that_repeat_a_directly_written_item_are_retracted_with_i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["turn", "item"])
-def test_an_answer_that_is_retracted_itself_is_not_listed(service: Api, ada: UserProfile, what: str) -> None:
+def test_an_answer_that_is_already_retracted_is_not_listed(service: Api, ada: UserProfile, what: str) -> None:
     said(service, "planted", PLANTED if what == "turn" else "Good morning.", "I see.")
     item = note(ada.streams.get(stream_type="user"), PLANTED, "fact", written_by="key:abc")
     said(service, "asked", "Hello there.", ANSWER)
@@ -301,7 +303,7 @@ def formed_of(session: Session) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("undoes", [False, True], ids=["order", "undo"])
-def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, undoes: bool) -> None:
+def test_a_retraction_that_waits_for_a_shard_has_not_locked_a_later_one(ada: UserProfile, undoes: bool) -> None:
     first, second = shard("bees", "default"), shard("wax", "default")
     sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
     sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
@@ -326,7 +328,7 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
 @pytest.mark.slow
 @with_both_engines
 @pytest.mark.usefixtures("answered")
-def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:
+def test_a_row_derived_from_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:
     stream = ada.streams.get(stream_type="user")
     for session in ada.sessions.order_by("pk"):
         note(stream, f"Ada spoke of the rent in the session {session.session_id}.", **formed_of(session))
@@ -359,7 +361,7 @@ class TestAdmin:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("answered")
-    def test_one_that_is_unticked_stays(self, service: Api, ada: UserProfile) -> None:
+    def test_an_unticked_answer_is_not_retracted(self, service: Api, ada: UserProfile) -> None:
         root, form = operator(), {"sequences": "0", "shown_answer": "rem://sessions/asked/messages/3"}
         shown = root.post(self.url(), form | {"preview": "1"}).content.decode()
         assert "1 turn and everything derived from it" in shown and "Retract 1 turn<" in shown

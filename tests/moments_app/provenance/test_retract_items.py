@@ -229,7 +229,9 @@ class TestEntities:
         assert Entity.objects.get() == bos
 
     @pytest.mark.slow
-    def test_over_rest_entities_name_their_writer_and_are_retracted_by_it(self, service: Api, ada: UserProfile) -> None:
+    def test_over_rest_entities_name_their_writer_and_can_be_retracted_by_writer(
+        self, service: Api, ada: UserProfile
+    ) -> None:
         made = service.post("entities", user_id="ada", kind="task", title=PLANTED).json()
         writer = ApiKey.objects.get(name="service").actor
         assert made["written_by"] == writer
@@ -242,7 +244,7 @@ class TestEntities:
         assert service.get("entities", user_id="ada").json()["total"] == 1
 
     @pytest.mark.slow
-    def test_an_operator_retracts_one_from_its_page(self, ada: UserProfile) -> None:
+    def test_an_operator_retracts_an_entity_from_its_page(self, ada: UserProfile) -> None:
         planted, root = goal(ada), operator()
         url = reverse("admin:moments_app_entity_retract", args=[planted.pk])
         shown = root.get(reverse("admin:moments_app_entity_change", args=[planted.pk])).content.decode()
@@ -367,7 +369,9 @@ class TestRest:
         "named",
         [{}, {"session_id": "s1", "written_by": "key:x"}, {"atom_ids": [str(uuid4())], "sequences": [1]}],
     )
-    def test_a_request_must_name_one_thing(self, service: Api, ada: UserProfile, named: dict[str, Any]) -> None:
+    def test_a_request_must_name_exactly_one_kind_of_target(
+        self, service: Api, ada: UserProfile, named: dict[str, Any]
+    ) -> None:
         answer = service.post("retractions", user_id="ada", reason="x", **named)
         assert answer.status_code == 400 and answer.json()["errors"][0]["code"] == "contradictory"
 

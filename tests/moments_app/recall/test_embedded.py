@@ -59,7 +59,7 @@ def test_turns_are_found_by_meaning_without_counting_towards_limits(
     assert not EngineCall.objects.exists()
 
 
-def test_the_vector_of_a_query_takes_one_database_query_if_no_call_fails(
+def test_embedding_a_query_takes_one_database_query_if_no_call_fails(
     tmp_path: Path, model_folder: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     EmbeddingModel.objects.ensure("small", WIDTH)

@@ -80,7 +80,7 @@ def test_row_38_an_interrupted_job_continues_with_the_remaining_archives(session
     assert len(found(session.user)) == TURNS
 
 
-def test_row_38_all_turns_of_a_month_that_grew_since_are_found(ada: UserProfile) -> None:
+def test_row_38_all_turns_of_a_month_archived_in_two_runs_are_found(ada: UserProfile) -> None:
     session = covered_session(ada, TURNS)
     Session.objects.update(summarised_sequence=2)
     retain()

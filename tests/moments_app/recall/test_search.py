@@ -239,7 +239,7 @@ class TestOrder:
     def test_common_words_read_a_limited_number_of_texts(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(500)))
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata"
-        with connection.cursor() as cursor:  # so many that reading all of them would show
+        with connection.cursor() as cursor:  # enough that reading all of them would be noticed
             cursor.execute(
                 f"INSERT INTO sessions_app_message (sequence, {columns}) SELECT n, {columns}"
                 " FROM sessions_app_message, generate_series(1000, 40000) n WHERE sequence = 0"
@@ -366,7 +366,7 @@ class TestOrder:
         ranking = rank(Hits(shares, weights={"turn": 8.0, "moment": 8.0}, spans={key: (7, 0, 9)}), 5)
         assert ranking[covered] == pytest.approx(ranking[other] + SOURCE_SHARE * ranking[key])
 
-    def test_weak_results_beside_a_much_better_one_are_limited(self) -> None:
+    def test_weak_results_next_to_a_much_better_one_are_limited(self) -> None:
         """With words only, and with vectors."""
         weak = {("turn", (7, number)): 0.001 for number in range(0, 500, 10)}
         hits = Hits(weak | {("turn", (7, 1_000)): 1.0}, weights={"turn": 1.0})
@@ -677,7 +677,7 @@ class TestByMeaning:
         new, by_words = scores("hybrid"), scores("text")
         assert len(new) == 2 and all(new[text] > by_words[text] for text in new)
 
-    def test_what_all_turns_have_in_common_has_little_weight(self, service: Api, ada: UserProfile) -> None:
+    def test_words_that_all_turns_share_have_little_weight(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
         for text in ("Anna says hush.", "The kiln."):
             note(stream, text, "fact")

@@ -65,7 +65,7 @@ def test_total_costs_are_equal_by_day_application_person_and_prompt(ada: UserPro
     assert cost.total.usd == sum(used.usd for *_, used in cost.applications) == Decimal("4.5")
 
 
-def test_tokens_of_turns_are_counted_by_arrival_beside_tokens_sent(ada: UserProfile) -> None:
+def test_tokens_of_turns_are_counted_by_arrival_and_tokens_sent_by_day(ada: UserProfile) -> None:
     talk(ada, 10)
     Message.objects.update(arrived_at=timezone.now(), tokens=20)
     call(ada, input_tokens=500)

@@ -266,7 +266,7 @@ class TestMuting:
         fail("ada", "invalid_answer")
         assert not the_only().is_muted
 
-    def test_an_outage_that_holds_everybody_is_not_muted(self) -> None:
+    def test_an_outage_that_holds_all_jobs_is_not_muted(self) -> None:
         fail("ada")
         mute(the_only())
         assert the_only().is_muted

@@ -312,7 +312,7 @@ class TestFailure:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_a_session_that_becomes_active_is_left_alone(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_session_that_becomes_active_is_not_changed(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
 
         def wake(handler: Any, body: Any) -> None:

@@ -239,7 +239,7 @@ def test_row_25_a_batch_whose_connection_is_lost_is_rolled_back_and_done_once(ad
 
 
 @pytest.mark.slow
-def test_an_active_session_is_left_alone_and_the_others_are_settled(ada: UserProfile) -> None:
+def test_an_active_session_is_skipped_and_the_others_are_settled(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     compact_sessions()
     with settling_meanwhile(sessions[1]):
@@ -253,7 +253,7 @@ def test_an_active_session_is_left_alone_and_the_others_are_settled(ada: UserPro
 
 
 @pytest.mark.slow
-def test_a_step_requested_meanwhile_is_no_error_and_all_are_settled(
+def test_a_step_requested_meanwhile_causes_no_error_and_all_are_settled(
     ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]

@@ -216,7 +216,9 @@ class TestPinned:
         assert fold(stream).result["absorbed"] == 4
         assert waiting(stream) == ["Observation 2."]
 
-    def test_pinned_facts_are_in_the_context_beside_the_newest_ones(self, stream: MemoryStream, service: Api) -> None:
+    def test_pinned_facts_are_in_the_context_in_addition_to_the_newest_ones(
+        self, stream: MemoryStream, service: Api
+    ) -> None:
         for days, said in enumerate(["An old fact.", "A newer fact.", "The newest fact."]):
             note(stream, said, "fact", formed_at=START + timedelta(days=days))
         note(stream, "The oldest fact of all.", "fact", is_pinned=True, formed_at=START - timedelta(days=9))

@@ -167,7 +167,7 @@ class TestItems:
             "no source turn": 1,
             "wrong shape": 3,
             "known already": 1,
-            "facts are no list": 1,
+            "facts are not a list": 1,
             "unknown stream": 1,
         }
 

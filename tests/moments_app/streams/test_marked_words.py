@@ -38,7 +38,7 @@ def test_an_upgrade_distinguishes_marked_words_and_recognizes_repeated_statement
     assert add(stream, "User: I program in C.") and add(stream, "User: I program in C#.")
 
 
-def test_the_old_statement_stays_beside_one_written_before_the_upgrade(ada: UserProfile) -> None:
+def test_the_old_statement_stays_next_to_one_written_before_the_upgrade(ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     MemoryAtom.objects.filter(pk=note(stream, "User: I program in C++.", "fact").pk).update(content_hash=OLD)
     assert add(stream, "User: I program in C++.")

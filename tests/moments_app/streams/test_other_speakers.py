@@ -78,13 +78,13 @@ def test_the_user_is_recognized_by_name_if_another_speaks_first(service: Api, us
     assert keys(service, user_id) == {"bo"}
 
 
-def test_a_single_name_and_no_name_are_the_user(service: Api, ada: UserProfile) -> None:
+def test_a_speaker_without_a_name_and_the_only_named_speaker_are_the_user(service: Api, ada: UserProfile) -> None:
     talk(ada, [("user", "", "I live in Oslo."), ("user", "Nora", "I love kilns.")])
     assert "Oslo" in summary(service, "ada") and "kilns" in summary(service, "ada")
     assert not KnownPerson.objects.exists()
 
 
-def test_the_first_speaker_stays_the_user_in_later_turns(service: Api, ada: UserProfile) -> None:
+def test_the_first_speaker_is_the_user_in_later_appends_too(service: Api, ada: UserProfile) -> None:
     talk(ada, TALK[:1])
     talk(ada, TALK[1:2])
     assert "Turin" not in summary(service, "ada") and keys(service) == {"bo"}

@@ -240,7 +240,7 @@ class TestRelease:
             release(atom, f"Mind: {KILN}", actor=EVE)
 
     @pytest.mark.slow
-    def test_a_release_is_for_the_agents_users_first_and_for_everybody_after_an_extension(
+    def test_a_release_reaches_the_users_of_its_agent_and_after_an_extension_all_users(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         for session_id, agent in (("asking", "default"), ("elsewhere", "other")):
@@ -313,7 +313,7 @@ class TestRelease:
 class TestConsolidated:
     """Releases that were consolidated into a shard's text."""
 
-    def test_row_24_revoking_a_release_removes_only_it_from_the_text(self, ada: UserProfile) -> None:
+    def test_row_24_revoking_a_release_removes_only_its_line_from_the_text(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         note(stream, "Kilns are hot.")
         fold(stream)

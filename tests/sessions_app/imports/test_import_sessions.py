@@ -1,4 +1,4 @@
-"""ImportState our JSONL format."""
+"""Importing our JSONL format."""
 
 import json
 import os

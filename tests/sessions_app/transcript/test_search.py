@@ -24,7 +24,7 @@ def test_a_session_is_found_if_one_turn_has_all_words_in_any_form(ada: UserProfi
     assert set(found) == {kiln.pk, other.pk}
     said = found[kiln.pk]
     assert said is not None
-    assert (said.sequence, said.others) == (1, 1), "the source, not its echo"
+    assert (said.sequence, said.others) == (1, 1), "the user's turn, not the reply that repeats it"
     assert said.excerpt == "The kiln has cracked again."
 
 

@@ -172,7 +172,7 @@ class MemoryCheckpointer(BaseCheckpointSaver[int]):
             asked |= {"limit": ITEMS, "after": _address(page["items"][-1])} if has_more else {}
 
     def _store(self, items: Iterator[Item]) -> None:
-        """Store items. The first one is stored last, so what takes several requests is never read in part."""
+        """Store items, the first one last, so readers never see a part of a value that takes several requests."""
         for some in _batches(list(items)[::-1]):
             self._call("items", items=some)
 
@@ -182,7 +182,7 @@ class MemoryCheckpointer(BaseCheckpointSaver[int]):
 
 
 def _labels(place: Mapping[str, Any]) -> list[str]:
-    """Return the namespace of a checkpoint, or of all checkpoints that have what is given of a place."""
+    """Return the namespace of a checkpoint, or the prefix of all matching namespaces if the place is incomplete."""
     labels = list(ROOT)
     for name in ("thread_id", "checkpoint_ns"):
         if name not in place:
@@ -202,7 +202,7 @@ def _newest_first(checkpoint_id: str) -> str:
 
 
 def _parts(labels: Sequence[str], key: str, serialized: Serialized, about: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the items that store a serialized value. The first has what is told about it. Searches find none."""
+    """Yield the items that store a serialized value. The first also stores `about`. Searches find none."""
     kind, data = serialized
     text = b64encode(data).decode()
     starts = range(0, len(text), PART) or (0,)
@@ -214,7 +214,7 @@ def _parts(labels: Sequence[str], key: str, serialized: Serialized, about: Mappi
 
 
 def _content(items: Iterator[Item]) -> dict[str, tuple[Item, Serialized]]:
-    """Return the values that these items store, by key, each with what is told about it."""
+    """Return the values that these items store, by key, each with its `about`."""
     parts: dict[str, list[Item]] = {}
     for item in items:
         key, number = item["key"].rsplit(" ", 1)

@@ -86,7 +86,7 @@ def test_row_18_a_viewer_sees_probes_but_cannot_save_change_or_run_them(session:
     probe = Probe.objects.create(user=session.user, question=PLANTED, expected=PLANTED, created_by=PLANTED)
     viewer = operator(group="viewers")
     shown = page(viewer, list_url(Probe)) + page(viewer, change_url(probe)) + page(viewer, change_url(session))
-    assert PLANTED not in shown and "save as probe" not in shown and "Ask all probes" not in shown
+    assert PLANTED not in shown and "save as probe" not in shown and "Run all probes" not in shown
     assert viewer.get(keep_url(session)).status_code == 403
     assert viewer.post(keep_url(session), {"question": "What?", "expected": "Quince"}).status_code == 403
     assert viewer.post(reverse("admin:lab_probe_run", args=[probe.pk])).status_code == 403

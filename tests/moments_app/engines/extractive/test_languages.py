@@ -1,4 +1,4 @@
-"""Other languages: the engine keeps less rather than nonsense."""
+"""Other languages: the engine drops sentences rather than keep nonsense."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -87,7 +87,7 @@ def test_names_and_tags_are_in_the_persons_language_if_the_assistant_answers_in_
         ("zh", "我喜欢这座城市。"),
     ],
 )
-def test_a_fact_is_kept_if_it_ends_with_a_liking(code: str, said: str) -> None:
+def test_a_fact_that_ends_with_liking_something_is_kept(code: str, said: str) -> None:
     assert not needs_context(said, code)
 
 

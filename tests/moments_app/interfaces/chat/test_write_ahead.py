@@ -1,4 +1,4 @@
-"""Rounds are written ahead: a round whose end a caller has seen is stored once, whatever is killed or unavailable."""
+"""Once a caller has the end of an answer, its round is stored exactly once, even after kills and outages."""
 
 import http.client
 import json

@@ -43,7 +43,7 @@ def test_the_oldest_layers_are_dropped_when_there_are_too_many(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_kept_item_costs_and_cuts_like_a_new_one(form: str) -> None:
+def test_a_cached_item_costs_and_cuts_like_a_new_one(form: str) -> None:
     kept = Item(" ".join(f"{LAYERS['user'][0].text} It is day {day}." for day in range(12)))
     first = Item("First of all.")
     for applied in [*range(100, 900, 40), *range(880, 100, -60)]:
