@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from moments_app.recall.request import MAX_WORDS, Vector, span_in
@@ -104,15 +103,13 @@ MAX_GUESSES = 3  # maximum known words for a mistyped word
 MAX_COMPOUNDS = 8  # maximum compounds, or parts of a compound, for a word
 NEWEST_TURNS = 300  # number of newest turns to search for similar words while most turns are not counted
 
-# The cheapest and most selective conditions come first. OFFSET computes `bare` once per row.
+# The cheapest and most selective conditions come first.
 _SIMILAR_SQL = """
-SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
-FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
+SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM ({known}) known
 WHERE (
-    left(bare, 1) = ANY(%(letters)s::text[]) AND length(stem) = ANY(%(lengths)s::int[])
-    OR stem = ANY(%(parts)s::text[]) OR stem LIKE ANY(%(compounds)s::text[])
-  ) AND ({pieces}) AND stem !~ '[0-9]'
-GROUP BY stem
+    left(split_part(stem, ':', -1), 1) || length(stem) = ANY(%(typos)s::text[]) OR stem = ANY(%(parts)s::text[])
+    OR stem LIKE ANY(%(compounds)s::text[])
+) AND stem !~ '[0-9]' GROUP BY stem
 """
 _COUNTED_SQL = """
 SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s::bigint[])
@@ -126,8 +123,6 @@ SELECT stem, 0, 0, 1 FROM (
 """  # noqa: S608 (a number of our own)
 MAX_EDITS = 2
 LONG_WORD = 8  # minimum letters of a word in which two edits are tolerated
-END_LETTERS = 3  # maximum letters of a piece at the start or the end of a word
-MIDDLE_LETTERS = 2  # letters of a piece in the middle
 COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
 # Minimum letters of a compound's last part, which carries the meaning, and of its first part.
 MIN_LAST, MIN_FIRST = 4, 5
@@ -154,32 +149,49 @@ def _may_be_mistyped(word: str) -> bool:
 
 def _similar_stems(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """Return the counts of known stems that may be similar to an unknown word, or may be its compounds or parts."""
-    stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
-    shared = pieces(lexemes.split_stem(stem)[1] for stem in stems)
-    wanted: dict[str, Any] = {
-        "letters": array_of_texts({bare[0] for _language, bare in map(lexemes.split_stem, stems)}),
-        "lengths": array_of({len(stem) + edits for stem in stems for edits in _edits(stem)}),
-        "parts": array_of_texts(compound_parts(stems)),
-        "compounds": array_of_texts(compound_patterns(stems)),
-        **{f"piece{number}": array_of_texts(found) for number, found in enumerate(shared.values())},
-    }
-    has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s::text[])" for number, part in enumerate(shared))
-    with connection.cursor() as cursor:
-        cursor.execute(_SIMILAR_SQL.format(known=known, pieces=has_piece), {**parameters, **wanted})
+    stems = {stem for term in unknown for stem in term.all_stems}
+    wanted = {"typos": _typo_keys(stems), "parts": compound_parts(stems), "compounds": compound_patterns(stems)}
+    with prepared_cursor() as cursor:
+        cursor.execute(
+            _SIMILAR_SQL.format(known=known),
+            {**parameters, **{name: array_of_texts(values) for name, values in wanted.items()}},
+        )
         return {stem: numbers for stem, *numbers in cursor.fetchall()}
+
+
+def _typo_keys(stems: Iterable[str]) -> set[str]:
+    """Return the first letters of stems, each with a length that the stem may have without the typos."""
+    return {
+        f"{_start(stem)[-1]}{len(stem) + edits}"
+        for stem in stems
+        for edits in range(-tolerated_edits(stem), tolerated_edits(stem) + 1)
+    }
+
+
+def _start(stem: str) -> str:
+    """Return the language prefix and the first letter of a stem."""
+    _language, bare = lexemes.split_stem(stem)
+    return stem.removesuffix(bare[1:])
+
+
+def tolerated_edits(stem: str) -> int:
+    _language, bare = lexemes.split_stem(stem)
+    return MAX_EDITS if len(bare) >= LONG_WORD else 1
 
 
 def _guesses(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
     """For each unknown word, return the nearest known words of its language, followed by its compounds and parts."""
     query_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
+    by_start: dict[str, list[str]] = defaultdict(list)
     for stem in known:
         by_language[lexemes.split_stem(stem)[0]].append(stem)
+        by_start[_start(stem)].append(stem)
     return [
         Term(lexemes.split_stem(stem)[1], (stem,), counts_by_kind(known[stem]), GUESS_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.all_stems)
-        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_compounds(term, by_language, known)])
+        for stem in dict.fromkeys([*_nearest(term, by_start, known), *_compounds(term, by_language, known)])
         if stem not in query_stems
     ]
 
@@ -193,84 +205,19 @@ def _compounds(term: Term, by_language: Mapping[str, list[str]], known: Mapping[
     return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:MAX_COMPOUNDS]
 
 
-def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the words of the same language with the smallest edit distance, most frequent first.
-
-    They start with the same letter.
-    """
+def _nearest(term: Term, by_start: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the words of the same language and first letter with the smallest edit distance, most frequent first."""
     from rapidfuzz import process  # imported here because most commands never search
     from rapidfuzz.distance import OSA
 
     near: dict[str, float] = {}
     for stem in term.all_stems:
-        edits = _max_edits(stem)
-        language, bare = lexemes.split_stem(stem)
-        start = stem.removesuffix(bare[1:])
-        same = [one for one in by_language.get(language, ()) if one.startswith(start)]
+        same, edits = by_start.get(_start(stem), ()), tolerated_edits(stem)
         for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)
     nearest = [stem for stem, distance in near.items() if distance == least]
     return sorted(nearest, key=lambda stem: (-sum(known[stem]), stem))[:MAX_GUESSES]
-
-
-def _edits(stem: str) -> range:
-    return range(-_max_edits(stem), _max_edits(stem) + 1)
-
-
-def _max_edits(stem: str) -> int:
-    return tolerated_edits(lexemes.split_stem(stem)[1])
-
-
-# --- pieces: a word within a few edits of another word contains at least one of that word's pieces ---
-#
-# Comparing pieces with a vocabulary in PostgreSQL is much faster than computing edit distances. An edit inserts,
-# deletes or replaces a letter, or swaps two adjacent letters.
-
-
-def tolerated_edits(word: str) -> int:
-    return MAX_EDITS if len(word) >= LONG_WORD else 1
-
-
-def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
-    """Return the pieces of some words. Keys are SQL expressions over `bare` to compare with the pieces."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for word in words:
-        for part, piece in (
-            _pieces_for_two_edits(word) if tolerated_edits(word) == MAX_EDITS else _pieces_for_one_edit(word)
-        ):
-            found[part].add(piece)
-    return found
-
-
-def _pieces_for_one_edit(word: str) -> Iterator[tuple[str, str]]:
-    """Yield both halves of the word. An edit leaves one unchanged, unless it swaps the letters around the middle."""
-    half = len(word) // 2
-    yield _start(word, min(half, END_LETTERS))
-    yield _end(word, min(len(word) - half, END_LETTERS))
-    if 0 < half <= END_LETTERS and len(word) - half <= END_LETTERS:
-        yield "bare", f"{word[: half - 1]}{word[half]}{word[half - 1]}{word[half + 1 :]}"
-
-
-def _pieces_for_two_edits(word: str) -> Iterator[tuple[str, str]]:
-    """Yield the start, the end, and two letters between them.
-
-    If one edit changes the start and another the end, neither changes these two letters, because a swap changes at most
-    one letter outside the start or the end. The first edit may move the two letters by one place.
-    """
-    size = END_LETTERS if len(word) >= 2 * END_LETTERS + 2 + MIDDLE_LETTERS else END_LETTERS - 1
-    yield _start(word, size)
-    yield _end(word, size)
-    for place in range(size + 1, size + 4):
-        yield f"substr(bare, {place}, {MIDDLE_LETTERS})", word[size + 1 : size + 1 + MIDDLE_LETTERS]
-
-
-def _start(word: str, size: int) -> tuple[str, str]:
-    return f"left(bare, {size})", word[:size]
-
-
-def _end(word: str, size: int) -> tuple[str, str]:
-    return f"right(bare, {size})", word[len(word) - size :]
 
 
 # --- compounds ---

@@ -1,4 +1,4 @@
-"""The pieces by which PostgreSQL finds words that are similar to a misspelled one."""
+"""Words that are similar to a misspelled one."""
 
 import random
 
