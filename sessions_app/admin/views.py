@@ -29,6 +29,7 @@ from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
 
 MAX_DIGITS = 18  # maximum digits of a number in a URL, so it fits a bigint
+MESSAGES_SHOWN = 3  # maximum messages about single rows; for more rows, only their number is shown
 REASONS_SHOWN = 3  # maximum reasons shown for skipped rows
 
 Row = TypeVar("Row", bound=Model)
@@ -64,6 +65,7 @@ class OperatorView(View):
     needs: ClassVar[Sequence[str]] = ()  # additional permissions, for rows of other tables or much data about a person
     is_open: ClassVar[bool] = False  # whether the view is open to people who aren't logged in
     refusals: Counter[str] | None = None  # an action on several rows counts the reasons of its refusals
+    successes: list[str] | None = None  # and collects the messages of its successes
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Check the permissions, and record whose data the page shows. Django rejects unsupported methods."""
@@ -102,7 +104,10 @@ class OperatorView(View):
 
     def log(self, row: Model, entry: str, message: str) -> None:
         self.admin.log_change(self.request, row, entry)
-        messages.success(self.request, message)
+        if self.successes is None:
+            messages.success(self.request, message)
+        else:
+            self.successes.append(message)
 
     def attempt(self, row: Model, do: Callable[[], object], *, log: str, message: str, about: str = "") -> None:
         """Change a row, log the change, and show a message. If `do` raises a `Refusal`, show its reason instead.
@@ -187,12 +192,16 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
-        """Change rows. Show a message with the number of skipped rows and the most frequent reasons."""
-        refusals = Counter[str]()
-        view = cls(admin=admin, refusals=refusals)
+        """Change rows. Show the number of changed rows, and of skipped rows with the most frequent reasons."""
+        refusals, successes = Counter[str](), list[str]()
+        view = cls(admin=admin, refusals=refusals, successes=successes)
         view.setup(request)
         for row in rows.order_by("-pk"):
             view.change(row)
+        if len(successes) > MESSAGES_SHOWN:
+            successes = [f"Done for {intcomma(len(successes))} {model_ngettext(admin.opts, len(successes))}."]
+        for message in successes:
+            messages.success(request, message)
         if refusals:
             skipped = f"{intcomma(refusals.total())} {model_ngettext(admin.opts, refusals.total())}"
             reasons = [f"{reason} ({intcomma(number)}×)" for reason, number in refusals.most_common(REASONS_SHOWN)]

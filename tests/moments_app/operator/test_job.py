@@ -60,6 +60,14 @@ class TestList:
         completed.refresh_from_db()
         assert (failed.status, completed.status) == (Job.Status.QUEUED, Job.Status.COMPLETED)
 
+    def test_many_changed_jobs_are_only_counted(self, root: Client, ada: UserProfile) -> None:
+        sessions = [talk(ada, 1, session_id=f"s{number}") for number in range(4)]
+        jobs = [Job.objects.request("build_moments", session, requested_by="test") for session in sessions]
+        data = {"action": "cancel", "_selected_action": [job.pk for job in jobs], "sure": "1"}
+        shown = root.post(list_url(Job), data, follow=True).content.decode()
+        assert "Done for 4 jobs." in shown and "is cancelled" not in shown
+        assert all(history(job) == ["Cancelled."] for job in jobs)
+
     def test_only_queued_jobs_are_cancelled(self, root: Client, failed: Job, queued: Job) -> None:
         data = {"action": "cancel", "_selected_action": [failed.pk, queued.pk]}
         assert "Cancel these jobs" in root.post(list_url(Job), data).content.decode()
