@@ -117,6 +117,12 @@ class WebhookEndpoint(models.Model):
                 {"url": "The URL must start with https://, unless WEBHOOKS__PRIVATE_ADDRESSES is true."}
             )
 
+    def send_waiting(self) -> None:
+        """Send all waiting deliveries now, because the cause of their failures may have been corrected."""
+        self.deliveries.waiting().update(due_at=Now())
+        WebhookEndpoint.objects.filter(pk=self.pk).update(waits_until=None)
+        wake(Channel.WEBHOOKS)
+
     @property
     def secret(self) -> bytes:
         """The signing secret; empty if the key that decrypts it no longer exists."""

@@ -68,6 +68,11 @@ class WebhookEndpointAdmin(PageAdmin):
             )
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
+    def save_model(self, request: HttpRequest, obj: WebhookEndpoint, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if change and {"url", "is_active"} & {*form.changed_data}:
+            obj.send_waiting()
+
     @display(description="State", label={"active": "success", "failing": "danger", "off": "warning"})  # type: ignore[untyped-decorator]
     def state(self, webhook: WebhookEndpoint) -> str:
         return "off" if not webhook.is_active else "failing" if webhook.failures else "active"

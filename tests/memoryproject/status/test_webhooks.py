@@ -333,6 +333,20 @@ def test_an_operator_can_add_a_webhook_and_see_its_secret_and_deliveries(receive
     assert "person.erased" in page(root, reverse("admin:moments_app_webhookdelivery_changelist"))
 
 
+def test_waiting_events_are_sent_when_an_operator_corrects_the_address(
+    webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    root, page_of_webhook = operator(), reverse("admin:moments_app_webhookendpoint_change", args=[webhook.pk])
+    entered = {"name": "Billing", "url": receiver.url, "events": ["user_erased"], "is_active": "on"}
+    root.post(page_of_webhook, entered | {"url": "http://127.0.0.1:9/"})
+    happen()
+    send_all()
+    assert receiver.bodies == []
+    root.post(page_of_webhook, entered)
+    send_all()
+    assert len(receiver.bodies) == 1
+
+
 @pytest.mark.parametrize(
     "url",
     ["https://billing example.com/hook", "https://example.com/a hook", "https://:443/", "https://example.com:http/",
