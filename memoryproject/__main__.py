@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
@@ -22,6 +23,8 @@ def main() -> None:
     # System checks import the code of every page, so skip them. The command `check` and the tests still run them.
     BaseCommand.requires_system_checks = []
     try:
+        with suppress(ImproperlyConfigured):  # the command reports it
+            warn_about_settings()
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         # Report an invalid setting in one sentence, without a traceback.
@@ -42,6 +45,17 @@ def main() -> None:
         if getattr(error.__cause__, "sqlstate", None) or "--traceback" in sys.argv:
             raise  # the database rejected a statement
         sys.exit(f"Can't connect to the database. Check the database server and DATABASE_URL. Error: {error}")
+
+
+def warn_about_settings() -> None:
+    """Print a warning about each variable that looks like a setting but has no effect."""
+    from django.conf import settings
+
+    from memoryproject import conf
+
+    settings.CONF  # noqa: B018 (reads `.env` into the environment)
+    for message in conf.removed(os.environ) + conf.misspelled(os.environ):
+        sys.stderr.write(f"Warning: {message} Delete or correct it in the environment or in .env.\n")
 
 
 if __name__ == "__main__":

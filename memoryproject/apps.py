@@ -1,6 +1,5 @@
 import atexit
 import gc
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +14,6 @@ from django.core.files.storage import storages
 from django.db import OperationalError, connection
 from django.db.migrations import Migration
 from django.db.models.signals import post_migrate
-
-from memoryproject import conf
 
 
 class MemoryProjectConfig(AppConfig):
@@ -48,7 +45,6 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         register(definer_functions, Tags.security, deploy=True)
-        register(settings_without_effect)
         register(unknown_tables, Tags.database)
         name_models()
         telemetry.check()
@@ -99,12 +95,6 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     except OperationalError as error:
         message = f"The permissions of the database functions could not be checked: {type(error).__name__}."
         return [Warning(message, hint="Run the check again when the database responds.", id="memoryproject.W003")]
-
-
-def settings_without_effect(**_: Any) -> list[CheckMessage]:
-    messages = conf.removed(os.environ) + conf.misspelled(os.environ)
-    hint = "Delete or correct it in the environment or in .env."
-    return [Warning(message, hint=hint, id="memoryproject.W004") for message in messages]
 
 
 _REFERRING = """
