@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 from zipfile import BadZipFile, ZipFile
 
 from django.conf import settings
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import Min
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -126,6 +126,8 @@ def open_export(path: Path) -> Iterator[ExportFile]:
             try:
                 export.manifest()
                 yield export
+            except OperationalError:
+                raise  # the database failed, whatever the file contains
             except (DatabaseError, UnicodeError, OverflowError) as error:
                 raise NotAnExport(
                     f"{export.at}, or one of the {BATCH_SIZE} lines before: the database rejected it "

@@ -14,6 +14,7 @@ from django.apps import apps
 from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from django.db.models import F, TextField
 from django.db.models.functions import Cast, JSONObject
 from django.utils import timezone
@@ -28,6 +29,7 @@ from sessions_app.models import ApiKey, Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
+from sessions_app.people.import_user import open_export
 from tests.support.api import Api
 from tests.support.commands import printed
 from tests.support.jobs import build, work_off
@@ -430,6 +432,10 @@ class TestWrongFiles:
     )
     def test_the_error_for_an_invalid_shape_names_the_line(self, good: Path, name: str, change: Any, told: str) -> None:
         assert told in self.refused(self.changed(good, name, change))
+
+    def test_a_failure_of_the_database_is_not_blamed_on_the_file(self, good: Path) -> None:
+        with pytest.raises(OperationalError), open_export(good):
+            raise OperationalError("connection refused")
 
     def test_a_truncated_file_is_rejected(self, good: Path) -> None:
         content = good.read_bytes()
