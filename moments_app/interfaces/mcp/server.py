@@ -17,7 +17,7 @@ from drf_standardized_errors.formatter import flatten_errors
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 from pydantic import Field
 from rest_framework.exceptions import APIException, NotFound
 
@@ -78,7 +78,26 @@ Question: {question}"""
 P = ParamSpec("P")
 T = TypeVar("T")
 
-server = MCPServer(
+
+class Server(MCPServer):
+    """A server whose tools reject unknown arguments. A misspelled `preview` must not change memory."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        closed = {"additionalProperties": False}
+        return [tool.model_copy(update={"input_schema": tool.input_schema | closed}) for tool in tools]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        known = next((tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name), None)
+        if known is not None and (unknown := arguments.keys() - known.keys()):
+            named = ", ".join(sorted(unknown))
+            raise ToolError(f"Unknown arguments: {named}. The arguments of {name} are {', '.join(known)}.")
+        return await super().call_tool(name, arguments, context)
+
+
+server = Server(
     "memory",
     title="Memory platform",
     instructions=INSTRUCTIONS,

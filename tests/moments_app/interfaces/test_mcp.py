@@ -487,6 +487,19 @@ def test_a_build_reports_its_progress(base_url: str, ada: UserProfile) -> None:
     assert told
 
 
+def test_a_tool_rejects_unknown_arguments_and_changes_nothing(base_url: str, ada: UserProfile) -> None:
+    async def call(client: Client) -> tuple[Any, Any]:
+        [schema] = [tool.input_schema for tool in (await client.list_tools()).tools if tool.name == "append_memory"]
+        return schema, await client.call_tool("append_memory", {"content": "Nora mends kilns.", "preview": True})
+
+    schema, answer = over_http(base_url, call, key_of(ada))
+    assert schema["additionalProperties"] is False
+    assert answer.is_error
+    expected = "Unknown arguments: preview. The arguments of append_memory are content, memory_type."
+    assert answer.content[0].text == expected
+    assert not MemoryAtom.objects.exists()
+
+
 def test_the_prompt_contains_the_question(base_url: str, ada: UserProfile) -> None:
     async def prompt(client: Client) -> Any:
         return (await client.get_prompt("recall-and-answer", {"question": "Who owns {it}?"})).messages
