@@ -14,10 +14,18 @@ from django.core.paginator import InvalidPage, Paginator
 from django.db import OperationalError
 from django.db.models import F
 from drf_standardized_errors.formatter import flatten_errors
+from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    GetPromptResult,
+    InputRequiredResult,
+    Tool,
+    ToolAnnotations,
+)
 from pydantic import Field
 from rest_framework.exceptions import APIException, NotFound
 
@@ -80,7 +88,7 @@ T = TypeVar("T")
 
 
 class Server(MCPServer):
-    """A server whose tools reject unknown arguments. A misspelled `preview` must not change memory."""
+    """A server that rejects unknown arguments of tools. A misspelled `preview` must not change memory."""
 
     async def list_tools(self) -> list[Tool]:
         tools = await super().list_tools()
@@ -95,6 +103,15 @@ class Server(MCPServer):
             named = ", ".join(sorted(unknown))
             raise ToolError(f"Unknown arguments: {named}. The arguments of {name} are {', '.join(known)}.")
         return await super().call_tool(name, arguments, context)
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Return a prompt. An unknown name or a missing argument is the client's error, and is not logged as ours."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
 
 
 server = Server(
