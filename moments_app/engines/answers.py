@@ -129,6 +129,8 @@ def _text(completion: Any) -> str:
         raise InvalidAnswer("", "it has no choices with a message.") from None
     if message.get("refusal"):
         raise InvalidAnswer("", "the model refused.")
+    if choice.get("finish_reason") == "content_filter":
+        raise InvalidAnswer("", "the endpoint's content filter stopped it.")
     if not isinstance(text, str) or not text.strip():
         raise InvalidAnswer("", "it is empty.")
     if choice.get("finish_reason") == "length":

@@ -36,6 +36,7 @@ FEW_WORDS = 6  # minimum words of a sentence for which this share is checked
 # minimum bytes of a sentence whose language is checked; not characters, because Chinese needs fewer of them
 FEW_BYTES = 60
 NAME_STEM = 5  # names match if this many first letters are the same: Tuscan, Tuscany
+INITIALS_MAX = 6  # maximum letters of initials such as NYC
 ASKED_SHARE = 0.6  # minimum share of an instruction's words that must be in one of the user's instructions
 
 INSTRUCTION = "instruction to the reader"
@@ -84,7 +85,7 @@ _REQUEST = re.compile(
     r"(?:always|never|from now on|you must|don['’]t ever)\b",
     re.IGNORECASE,
 )
-_INITIALS = re.compile(r"\b[A-Z](?:\.?[A-Z]){1,5}\b\.?")
+_INITIALS = re.compile(rf"\b[A-Z](?:\.?[A-Z]){{1,{INITIALS_MAX - 1}}}\b\.?")
 _CAPITALIZED = re.compile(r"\b[A-ZÀ-ÖØ-Þ][\w'’-]*(?:(?:\s(?:of|the|and|for|de|du|der|des)){0,2}\s[A-ZÀ-ÖØ-Þ][\w'’-]*)+")
 _SMALL = frozenset("of the and for de du der des".split())
 _SHORT_PLACES = {
@@ -343,7 +344,7 @@ def _spelled_out(text: str, initials: frozenset[str]) -> set[str]:
     for match in _CAPITALIZED.finditer(text):
         parts = [word for word in match[0].split() if word not in _SMALL]
         for first in range(len(parts)):
-            for last in range(first + 2, len(parts) + 1):
+            for last in range(first + 2, min(first + INITIALS_MAX, len(parts)) + 1):
                 if "".join(part[0] for part in parts[first:last]).upper() in initials:
                     words |= {part.casefold() for part in parts[first:last]}
     return words

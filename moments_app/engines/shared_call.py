@@ -124,9 +124,11 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
 def _answer_of(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
     if answer is None:
         return InvalidAnswer("", "the combined answer doesn't contain this part.")
-    own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
     try:
-        return part.request.question.checked_text(json.dumps(own))
+        own = json.dumps(_with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns]))
+        return part.request.question.checked_text(own)
+    except RecursionError:
+        return InvalidAnswer("", "it is nested too deeply.")
     except InvalidAnswer as error:
         return error
 

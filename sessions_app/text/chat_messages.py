@@ -60,12 +60,18 @@ def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
     is_result = role == "tool"
     return {
         "role": role,
-        "content": text,
+        "content": text or _refusal(message),
         "tool_name": (message.name or tools.get(message.tool_call_id or "", "")) if is_result else "",
         "name": "" if is_result else message.name or "",
         "payload": without_empty(payload) or None,
         "metadata": without_empty(without_data(message.model_extra)),
     }
+
+
+def _refusal(message: OpenAIMessage) -> str:
+    """Return the text that a model sends instead of content if it refuses to answer."""
+    refusal = (message.model_extra or {}).get("refusal")
+    return refusal if isinstance(refusal, str) else ""
 
 
 def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:

@@ -283,9 +283,13 @@ def _keys(turns: Sequence[ComparedTurn]) -> list[str]:
 
 
 def _key(turn: ComparedTurn) -> str:
-    """Return a key for comparing turns. It ignores the formatting of their content."""
+    """Return a key for comparing turns.
+
+    It ignores the formatting of their content, and the parts of an answer with a text, because only clients send them.
+    """
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
     calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]
-    parts = [turn.role, turn.content.strip(), calls, payload.get("tool_call_id"), payload.get("parts")]
-    return json.dumps(parts, sort_keys=True)
+    text = turn.content.strip()
+    parts = None if turn.role == Message.Role.ASSISTANT and text else payload.get("parts")
+    return json.dumps([turn.role, text, calls, payload.get("tool_call_id"), parts], sort_keys=True)

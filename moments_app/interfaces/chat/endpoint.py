@@ -75,7 +75,7 @@ async def models(request: Request) -> Response:
     await _count(key)
     async with call_upstream("GET", "/models") as response:
         try:
-            content = b"".join([part async for part in response.aiter_raw()])
+            content = b"".join([part async for part in response.aiter_bytes()])
         except UPSTREAM_ERRORS as error:
             raise upstream_error(error) from None
         return Response(content, response.status_code, relayed_headers(response))

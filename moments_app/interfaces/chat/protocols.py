@@ -69,7 +69,7 @@ class Answer:
     def _add_message(self, message: Any) -> None:
         if not isinstance(message, dict):
             return
-        self.text += _string(message.get("content")) or _string(message.get("refusal"))
+        self.text += _text(message.get("content")) or _string(message.get("refusal"))
         calls = message.get("tool_calls")
         for position, call in enumerate(calls if isinstance(calls, list) else ()):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
@@ -78,10 +78,17 @@ class Answer:
 
     def _add_call(self, number: int, call_id: str, function: dict[str, Any]) -> None:
         empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-        call = self.calls.setdefault(number, empty)
+        call = self.calls.setdefault(self._place_of_call(number, call_id), empty)
         call["id"] = call_id or call["id"]
         call["function"]["name"] += _string(function.get("name"))
         call["function"]["arguments"] += _string(function.get("arguments"))
+
+    def _place_of_call(self, number: int, call_id: str) -> int:
+        """Return the position of a part of a tool call. Some endpoints number all calls 0, with different ids."""
+        known = self.calls[number]["id"] if number in self.calls else ""
+        if not (known and call_id) or known == call_id:
+            return number
+        return next((place for place, call in self.calls.items() if call["id"] == call_id), max(self.calls) + 1)
 
     def _storable_call(self, number: int) -> dict[str, Any]:
         call = self.calls[number]

@@ -20,19 +20,19 @@ from starlette.types import Message, Receive, Scope, Send
 from moments_app.interfaces.chat.errors import ChatError, error_body
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.rounds import READ_BYTES, WriteAhead
+from sessions_app.text.chat_messages import without_empty
 
 # Response headers to relay in addition to rate limits, because clients act on them.
 RELAYED_HEADERS = (
     "content-type",
     "content-length",
-    "content-encoding",
     "retry-after",
     "retry-after-ms",
     "x-should-retry",
-    "x-request-id",
 )
 CONNECT_SECONDS = 10.0  # seconds to connect to the upstream
 RATE_LIMIT_PREFIX = "x-ratelimit-"
+UPSTREAM_ID = "x-upstream-request-id"  # the upstream's X-Request-Id; the platform has its own
 
 # All errors that a call can raise. Their messages may contain any text.
 UPSTREAM_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
@@ -83,8 +83,13 @@ def upstream_error(error: Exception) -> ChatError:
 
 
 def relayed_headers(response: httpx2.Response) -> dict[str, str]:
+    """Return the headers to relay. A compressed response is relayed uncompressed, so its length differs."""
+    own = {UPSTREAM_ID: response.headers.get("x-request-id", "")}
+    if "content-encoding" in response.headers:
+        own["content-length"] = ""
     headers = response.headers.items()
-    return {name: value for name, value in headers if name in RELAYED_HEADERS or name.startswith(RATE_LIMIT_PREFIX)}
+    relayed = {name: value for name, value in headers if name in RELAYED_HEADERS or name.startswith(RATE_LIMIT_PREFIX)}
+    return without_empty(relayed | own)
 
 
 def _client() -> httpx2.AsyncClient:
@@ -104,7 +109,7 @@ async def close_upstream() -> None:
 
 def _headers() -> dict[str, str]:
     key = settings.CHAT.upstream_api_key.get_secret_value()
-    # Request no compression, because the answer is read while it is relayed.
+    # Request no compression, because the answer is read while it is relayed, and decompressing takes time.
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
@@ -208,7 +213,7 @@ class Relay:
         await self._send_headers(response, send, self.ahead.message_outcome)
         end = StreamEnd(self._protocol.endings)
         try:
-            async for chunk in response.aiter_raw():
+            async for chunk in response.aiter_bytes():
                 self.ahead.add_part(chunk)
                 if passed := end.feed(chunk):
                     await send(_body(passed, more=True))
@@ -240,7 +245,7 @@ class Relay:
         """Buffer a response until it is complete. If it is too long to store, relay the rest as it arrives."""
         held = bytearray()
         try:
-            async for chunk in response.aiter_raw():
+            async for chunk in response.aiter_bytes():
                 self.ahead.add_part(chunk)
                 held += chunk
                 if len(held) > READ_BYTES:

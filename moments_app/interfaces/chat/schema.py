@@ -91,6 +91,7 @@ _HEADERS = {
     "X-Memory-Replaced": ("The number of messages that memory has replaced.", False),
     "X-Memory-Round": ("The id of the round: the new messages and the answer.", True),
     "X-Memory-Stored": ("`stored`, `spooled` or `unstored`.", True),
+    "X-Upstream-Request-Id": ("The upstream's `X-Request-Id`.", False),
 }
 _PARAMETERS = {
     "X-User-Id": "The person. Optional with the key of a person.",

@@ -14,10 +14,18 @@ from django.core.paginator import InvalidPage, Paginator
 from django.db import OperationalError
 from django.db.models import F
 from drf_standardized_errors.formatter import flatten_errors
+from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp_types import ToolAnnotations
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    GetPromptResult,
+    InputRequiredResult,
+    Tool,
+    ToolAnnotations,
+)
 from pydantic import Field
 from rest_framework.exceptions import APIException, NotFound
 
@@ -78,7 +86,35 @@ Question: {question}"""
 P = ParamSpec("P")
 T = TypeVar("T")
 
-server = MCPServer(
+
+class Server(MCPServer):
+    """A server that rejects unknown arguments of tools. A misspelled `preview` must not change memory."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        closed = {"additionalProperties": False}
+        return [tool.model_copy(update={"input_schema": tool.input_schema | closed}) for tool in tools]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        known = next((tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name), None)
+        if known is not None and (unknown := arguments.keys() - known.keys()):
+            named = ", ".join(sorted(unknown))
+            raise ToolError(f"Unknown arguments: {named}. The arguments of {name} are {', '.join(known)}.")
+        return await super().call_tool(name, arguments, context)
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Return a prompt. An unknown name or a missing argument is the client's error, and is not logged as ours."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
+
+
+server = Server(
     "memory",
     title="Memory platform",
     instructions=INSTRUCTIONS,

@@ -1,5 +1,6 @@
 """Sentences of a model's answer are kept only if the conversation supports them."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -94,6 +95,14 @@ def test_paraphrases_and_counts_are_weakly_supported() -> None:
     assert (said.drop_reason(paraphrase), said.drop_reason(paraphrase, may_be_weak=True)) == (WORDS, "")
     assert said.is_weak(paraphrase) and said.is_weak("The person has 3 pets.")
     assert not said.is_weak("They have a dog, a cat and a parrot.")
+
+
+def test_a_long_sentence_in_capitals_is_checked_fast() -> None:
+    """A model that repeats itself may write such a sentence. A check of all groups of its words would take minutes."""
+    said = "AT MIT WE BUILD KILNS FOR SLOW WOOD FIRES " * 150
+    began = time.process_time()
+    assert Evidence(turns(said)).drop_reason(f"Massachusetts Institute of Technology {said}") == ""
+    assert time.process_time() - began < 5
 
 
 def test_only_unsupported_sentences_of_a_text_are_dropped(evidence: Evidence) -> None:

@@ -164,6 +164,15 @@ BAD_ANSWERS = [
 ]
 
 
+@pytest.mark.parametrize("text", [None, '{"moments": ['])
+def test_an_answer_that_a_content_filter_stopped_has_an_error_that_says_so(
+    engine: ModelEngine, server: OpenAIServer, text: str | None
+) -> None:
+    server.always(behave.content(text, finish_reason="content_filter"))
+    with pytest.raises(EngineError, match="content filter"):
+        engine.build_moments(request())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), BAD_ANSWERS)
 def test_row_3_a_bad_answer_raises_an_error_of_its_kind_and_each_call_is_recorded(

@@ -79,7 +79,11 @@ def test_one_call_has_each_turn_once_and_each_part_records_its_prompt(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "bad"), [("memories", {"nonsense": 1}), ("moments", {})])
+@pytest.mark.parametrize(
+    ("part", "bad"),
+    [("memories", {"nonsense": 1}), ("memories", {"nonsense": json.loads("[" * 600 + "]" * 600)}), ("moments", {})],
+    ids=["wrong", "nested", "missing"],
+)
 def test_row_3_an_invalid_part_fails_alone_and_is_requested_separately(
     ada: UserProfile, model_server: OpenAIServer, part: str, bad: dict[str, Any]
 ) -> None:

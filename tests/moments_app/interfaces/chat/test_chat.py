@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -151,6 +152,75 @@ def test_tool_calls_and_results_are_passed_on(client: Client, upstream: OpenAISe
     turns = Message.objects.turns().in_order()
     assert [turn.payload for turn in turns] == [None, {"tool_calls": [call]}, {"tool_call_id": "call_1"}, None]
     assert turns[2].tool_name == "weather"
+
+
+def test_parallel_tool_calls_with_the_same_number_are_stored_once(client: Client, upstream: OpenAIServer) -> None:
+    """Some endpoints number all tool calls of a stream 0."""
+    calls = [behave.call_of("weather", json.dumps({"city": city}), f"call_{city}") for city in ("Turin", "Oslo")]
+
+    def call_both(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.begin_stream()
+        for call in calls:
+            handler.say(tool_calls=[call | {"index": 0}])
+        handler.say("tool_calls")
+        handler.event("[DONE]")
+        handler.chunk(b"")
+
+    upstream.queue(call_both)
+    list(ask(client(), "Weather?", stream=True))
+    stored(2)
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "Rain"} for call in calls]
+    ask(client(), "Weather?", {"role": "assistant", "content": None, "tool_calls": calls}, *results)
+    assert [role for role, _ in stored(5)] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert Message.objects.turns().in_order()[1].payload == {"tool_calls": calls}
+
+
+THOUGHTS = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"content": [THOUGHTS, {"type": "text", "text": "In Turin."}]},
+        {"content": None, "refusal": "I can't say."},
+    ],
+    ids=["parts", "refusal"],
+)
+def test_an_answer_in_parts_or_a_refusal_is_stored_once(
+    client: Client, upstream: OpenAIServer, answer: dict[str, Any], stream: bool
+) -> None:
+    def tell(handler: behave.Handler, body: dict[str, Any]) -> None:
+        if not stream:
+            return handler.complete(None, message=answer)
+        handler.begin_stream()
+        handler.say(**answer)
+        handler.end_stream()
+
+    upstream.queue(tell)
+    given = ask(client(), "Where are my kilns?", stream=stream)
+    if stream:
+        list(given)
+    text = answer.get("refusal", "In Turin.")
+    assert stored(2) == [("user", "Where are my kilns?"), ("assistant", text)]
+    ask(client(), "Where are my kilns?", {"role": "assistant", **answer}, "Thanks.")
+    assert stored(4)[1:] == [("assistant", text), ("user", "Thanks."), ("assistant", "Noted.")]
+
+
+def test_a_response_has_one_request_id_and_names_that_of_the_upstream(client: Client, upstream: OpenAIServer) -> None:
+    said = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}}]})
+    upstream.always(lambda handler, _: handler.send(200, said, {"X-Request-Id": "req_1"}))
+    hello: Any = [{"role": "user", "content": "Hello"}]
+    headers = client().chat.completions.with_raw_response.create(model="m", messages=hello).headers
+    assert headers["X-Upstream-Request-Id"] == "req_1"
+    assert re.fullmatch("[0-9a-f]{32}", headers["X-Request-Id"])
+
+
+def test_an_answer_that_the_upstream_compresses_is_relayed_and_stored(client: Client, upstream: OpenAIServer) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "In Turin."}, "finish_reason": "stop"}
+    upstream.always(behave.packed(json.dumps({"id": "c", "object": "chat.completion", "choices": [choice]})))
+    assert ask(client(), "Where are my kilns?").choices[0].message.content == "In Turin."
+    assert stored(2)[1:] == [("assistant", "In Turin.")]
 
 
 def test_images_and_unknown_fields_are_passed_on_and_images_are_not_stored(
