@@ -133,6 +133,11 @@ class Speaker:
 
 
 USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named=False)
+# Words for the roles, which are not names of speakers: "Assistant: Let the rug dry."
+ROLE_LABELS = {
+    "user": {*"user human nutzer nutzerin usuario usuaria utilisateur utilisatrice пользователь 用户".split()},
+    "assistant": {*"assistant ai bot chatbot assistent asistente ассистент 助手".split()},
+}
 
 
 @dataclass(frozen=True)
@@ -298,10 +303,7 @@ def read_window(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return the speaker and the text of each turn. If most turns start with a name, these names are the speakers.
-
-    "Assistant:" before an assistant's turn is a role, not a name.
-    """
+    """Return the speaker and the text of each turn. If most turns start with a name, these names are the speakers."""
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
@@ -311,7 +313,8 @@ def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
 
 
 def _of_label(label: str, turn: Turn) -> Speaker:
-    return _of_role(turn) if label.casefold() == turn.role else Speaker(label, is_named=True)
+    is_role = label.casefold() in ROLE_LABELS.get(turn.role, ())
+    return _of_role(turn) if is_role else Speaker(label, is_named=True)
 
 
 def _of_role(turn: Turn) -> Speaker:

@@ -121,10 +121,38 @@ def test_a_clause_about_the_speaker_makes_a_sentence_clear(said: str) -> None:
     assert kept(said)
 
 
-def test_a_turn_labeled_with_its_role_is_not_a_persons() -> None:
-    said = [("user", "Ada: My rug is wet."), ("assistant", "Assistant: Let the rug dry for two days.")]
+@pytest.mark.parametrize("label", ["Assistant", "AI", "Assistent", "Asistente", "Ассистент", "助手"])
+def test_a_turn_labeled_with_its_role_is_not_a_persons(label: str) -> None:
+    said = [("user", "Ada: My rug is wet."), ("assistant", f"{label}: Let the rug dry for two days.")]
     window = read_window([Turn(n, role, text, AT) for n, (role, text) in enumerate(said)])
     assert [(one.speaker.name, one.speaker.is_named, one.is_by_person) for one in window.sentences] == [
         ("Ada", True, True),
         ("Assistant", False, False),
     ]
+
+
+@pytest.mark.parametrize("label", ["Ada", "Bo Lund", "Aino", "Botho", "Assist"])
+def test_other_labels_of_the_assistants_turns_are_names(label: str) -> None:
+    said = [("user", "Eve: My rug is wet."), ("assistant", f"{label}: My rug dried for two days.")]
+    *_, last = read_window([Turn(n, role, text, AT) for n, (role, text) in enumerate(said)]).sentences
+    assert (last.speaker.name, last.is_by_person) == (label, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_lasting"),
+    [
+        ("I won't quit.", False),
+        ("I won't quit, whatever comes.", False),
+        ("I'll never quit.", False),
+        ("I do not quit easily.", False),
+        ("We can't wait to see you all.", False),
+        ("I quit smoking in May.", True),
+        ("I won't quit my job.", True),
+        ("I quit yesterday.", True),
+        ("I can't wait to retire.", True),
+        ("I can't wait to see my new school.", True),
+    ],
+)
+def test_determination_is_not_lasting_information(said: str, is_lasting: bool) -> None:
+    [one] = read_window([Turn(0, "user", said, AT)]).sentences
+    assert one.is_lasting == is_lasting
