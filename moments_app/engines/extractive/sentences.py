@@ -57,7 +57,7 @@ _LISTENER = re.compile(
 _PLATITUDE = re.compile(
     rf"(?!(?:the|this|these|an?|his|her|their)\b)(?:[\w'-]+ ){{0,5}}?[\w-]+(?: (?:is|are)|'s)(?: [\w']+)?"
     rf"(?: an?| the)? (?:{any_of('importance')})\b"
-    rf"|(?!(?:{any_of('activities')})\b)\w+ing [^.]*?(?: (?:is|can|takes)|'s)(?: [\w']+){{0,3}}"
+    rf"|(?!(?:{any_of('activities')})\b)\w+ing [^.,;]*?(?: (?:is|can|takes)|'s)(?: [\w']+){{0,3}}"
     rf" (?:{any_of('praise')})\b",
     re.IGNORECASE,
 )
@@ -78,6 +78,7 @@ MAX_PIECES = 30  # maximum pieces; a sentence with more is not split, because th
 START_CHARS = 48  # number of characters at the start of a sentence in which to look for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
+_SPEAKER_ALONE = re.compile(r"\b(?:I|me|my|mine)\b(?!\.)", re.IGNORECASE)
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 FAMILY = {*"sister brother mother father wife husband daughter son grandmother grandfather".split()}
@@ -192,7 +193,7 @@ class Sentence:
         if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
             return False
         if is_reaction(self.core):
-            return not (self.kinds or is_own(self.core))
+            return not (is_own(self.core) and (self.kinds or is_particular(self.core)))
         return (is_request(self.core) and not self.kinds) or is_about_nobody(self.core)
 
     @property
@@ -417,8 +418,13 @@ def is_reaction(sentence: str) -> bool:
 
 
 def is_own(text: str) -> bool:
-    """Return whether a sentence is about the speaker, not about the listener, and gives a number or a name."""
-    return bool(_FIRST_PERSON.search(text) and _PARTICULAR.search(text)) and not _LISTENER.search(text)
+    """Return whether a sentence is about its speaker, or about somebody whom it names, but not about the listener."""
+    return bool(_SPEAKER_ALONE.search(text) or _CALLED.search(text)) and not _LISTENER.search(text)
+
+
+def is_particular(text: str) -> bool:
+    """Return whether a sentence gives a number or a name, and isn't a feeling about it: "I'm sorry about Max"."""
+    return bool(_PARTICULAR.search(text)) and not text.startswith("I'm ")
 
 
 def is_about_nobody(text: str) -> bool:
