@@ -51,7 +51,9 @@ _NAME = re.compile(
 _CAPITALIZED = re.compile(
     r"(?<=[a-zà-öø-ÿ,;] )([A-Z][a-zà-öø-ÿ]{2,})(?='s\b| (?:said|says|told|asked|wants|thinks|called)\b)"
 )
-_NO_NAMES = times.calendar_names().union("Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure".split())
+_NO_NAMES = times.calendar_names().union(
+    "Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure Here There That What Where Who How Let".split()
+)
 FEELINGS = (
     "joy excitement gratitude pride relief hope worry frustration anger sadness disappointment exhaustion surprise"
 ).split()

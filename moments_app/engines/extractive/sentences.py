@@ -18,11 +18,11 @@ from moments_app.engines.extractive.language import (
     sentences,
     words,
 )
-from moments_app.engines.statements import is_not_asserted, is_question, statement_of
+from moments_app.engines.statements import is_not_asserted, is_question, statement_of, worth_of
 from moments_app.engines.statements.dates import has_relative_time, with_dates
 from moments_app.engines.statements.named_people import RELATIONSHIPS
 from moments_app.engines.transcript import Turn
-from moments_app.engines.words import any_of, any_pattern, english, fill_pattern, table_lines, table_words
+from moments_app.engines.words import any_of, any_pattern, english, fill_pattern, in_digits, table_lines, table_words
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # maximum characters of a turn that are read for the vocabulary
@@ -32,6 +32,7 @@ MIN_WORDS = 3  # minimum words of a meaningful sentence
 MIN_WORDS_OTHER_LANGUAGES = 6  # minimum words in a language whose small talk is not recognized
 MIN_CHARACTERS = 12  # minimum characters in a script without spaces
 MIN_LASTING = 4  # minimum characters in such a script for a sentence with lasting information about the speaker
+LITTLE_WORTH = 0.5  # maximum worth of a sentence that may be about nobody in particular
 MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; code and tables have less
 
 # "Maria: Hey John!", as in a transcript of two people. A single letter is not a name: "Q: Who? A: Me."
@@ -43,10 +44,23 @@ _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")
 _ENDS = ".!。！"  # marks that end a statement
 _JOINT = re.compile(rf"^\s*(?:{_AND}\s+)?")
-_PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
+_DIGIT = re.compile(r"\d")
+_PARTICULAR = re.compile(r"(?<!\d)(?!100%)\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 # Small talk, sentences that need context, and information about the speaker.
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
+# The listener, but not a "you" that means anybody: "From the roof you can see the sea."
+_LISTENER = re.compile(
+    r"\byou(?:r|rs|rself|'re|'ve|'d|'ll)?\b(?! (?:also )?(?:can|could|get|have to|just|must|need)\b)", re.IGNORECASE
+)
+# "Honesty is key", "Finding friends takes courage". "Fishing is great" isn't one, because it shows what somebody likes.
+_PLATITUDE = re.compile(
+    rf"(?!(?:the|this|these|an?|his|her|their)\b)(?:[\w'-]+ ){{0,5}}?[\w-]+(?: (?:is|are)|'s)(?: [\w']+)?"
+    rf"(?: an?| the)? (?:{any_of('importance')})\b"
+    rf"|(?!(?:{any_of('activities')})\b)\w+ing [^.,;]*?(?: (?:is|can|takes)|'s)(?: [\w']+){{0,3}}"
+    rf" (?:{any_of('praise')})\b",
+    re.IGNORECASE,
+)
 # a greeting with a name, even one that is not a speaker's
 _GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"
 _OPENERS = 3  # maximum interjections before the last one; the limit prevents exponential time
@@ -64,6 +78,7 @@ MAX_PIECES = 30  # maximum pieces; a sentence with more is not split, because th
 START_CHARS = 48  # number of characters at the start of a sentence in which to look for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
+_SPEAKER_ALONE = re.compile(r"\b(?:I|me|my|mine)\b(?!\.)", re.IGNORECASE)
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 FAMILY = {*"sister brother mother father wife husband daughter son grandmother grandfather".split()}
@@ -119,6 +134,11 @@ class Speaker:
 
 
 USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named=False)
+# Words for the roles, which are not names of speakers: "Assistant: Let the rug dry."
+ROLE_LABELS = {
+    "user": {*"user human nutzer nutzerin usuario usuaria utilisateur utilisatrice пользователь 用户".split()},
+    "assistant": {*"assistant ai bot chatbot assistent asistente ассистент 助手".split()},
+}
 
 
 @dataclass(frozen=True)
@@ -169,10 +189,12 @@ class Sentence:
 
     @property
     def is_reaction(self) -> bool:
-        """True if it is only a reaction, a request or small talk. Always false in languages other than English."""
+        """True if it is a reaction, a request, a platitude or small talk. Always false if not in English."""
         if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
             return False
-        return is_reaction(self.core) or (is_request(self.core) and not self.kinds)
+        if is_reaction(self.core):
+            return not (is_own(self.core) and (self.kinds or is_particular(self.core)))
+        return (is_request(self.core) and not self.kinds) or is_about_nobody(self.core)
 
     @property
     def _is_long_enough(self) -> bool:
@@ -286,11 +308,14 @@ def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
-        (Speaker(match[1], is_named=True), turn.content[match.end() :])
-        if match and named
-        else (_of_role(turn), turn.content)
+        (_of_label(match[1], turn), turn.content[match.end() :]) if match and named else (_of_role(turn), turn.content)
         for turn, match in zip(turns, matches, strict=True)
     ]
+
+
+def _of_label(label: str, turn: Turn) -> Speaker:
+    is_role = label.casefold() in ROLE_LABELS.get(turn.role, ())
+    return _of_role(turn) if is_role else Speaker(label, is_named=True)
 
 
 def _of_role(turn: Turn) -> Speaker:
@@ -392,6 +417,27 @@ def is_reaction(sentence: str) -> bool:
     return bool(_REACTION.match(sentence))
 
 
+def is_own(text: str) -> bool:
+    """Return whether a sentence is about its speaker, or about somebody whom it names, but not about the listener."""
+    return bool(_SPEAKER_ALONE.search(text) or _CALLED.search(text)) and not _LISTENER.search(text)
+
+
+def is_particular(text: str) -> bool:
+    """Return whether a sentence gives a number or a name, and isn't a feeling about it: "I'm sorry about Max"."""
+    return bool(_PARTICULAR.search(text)) and not text.startswith("I'm ")
+
+
+def is_about_nobody(text: str) -> bool:
+    """Return whether a sentence is only about the listener, or about life in general.
+
+    Sentences with a number, a name, a relative or an illness are not.
+    """
+    if _FIRST_PERSON.search(text) or _PARTICULAR.search(text) or worth_of(text) > LITTLE_WORTH:
+        return False
+    is_general = _LISTENER.search(text) or _PLATITUDE.match(text)
+    return bool(is_general) and not _DIGIT.search(in_digits(text, [ENGLISH])) and not has_relative_time(text)
+
+
 def nicknames(names: Iterable[str]) -> frozenset[str]:
     """Return names and their short forms: Mel for Melanie."""
     firsts = {name.split()[0] for name in names}
@@ -403,7 +449,8 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
     """Return a pattern for interjections at the start, and a pattern for a name at the end."""
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
     word = rf"(?:{_GREETED}|(?i:{any_of('openers')})|{names})"
-    opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
+    end = r"(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*"
+    opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}{end}|(?i:and|but|plus|also)\s+")
     return opener, re.compile(rf",?\s+(?:{names})([.!?…]*)$")
 
 

@@ -125,6 +125,12 @@ def test_speakers_named_in_the_text_are_persons_instead_of_tags() -> None:
     assert moment.summary.startswith("Maria: ") and moment.summary.count("Maria: ") == 1
 
 
+def test_words_before_an_s_are_not_persons() -> None:
+    said = ["I see, Here's the map", "Yes, There's a lake", "Well, What's left is bread", "Maybe, That's Elin's boat"]
+    [moment] = built(talk([("user", text) for text in said])).moments
+    assert moment.present_persons == ["Elin"]
+
+
 def test_a_moment_is_named_after_its_summary_instead_of_rare_words() -> None:
     said = [
         ("user", "No emojis please, the emojis are too small."),
