@@ -210,9 +210,9 @@ def _write_member(file: zipfile.ZipFile, name: str, source: Any) -> None:
 
 
 def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
-    """Write the key, if it was created in `DATA_DIR`. Return a sentence that says how it is stored."""
+    """Write the key, if it was created in `DATA_DIR` and is in use. Return a sentence that says how it is stored."""
     path = settings.DATA_DIR / KEY
-    if not path.exists():
+    if not path.exists() or path.read_text() != settings.SECRET_KEY:
         return "The key is not in the backup. Keep a copy of the setting SECRET_KEY."
     if passphrase:
         file.writestr(ENCRYPTED_KEY, encrypt(path.read_bytes(), passphrase))
