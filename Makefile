@@ -1,12 +1,13 @@
 # The main targets are `make run`, `make quick` and `make test`. Each of them installs missing packages first.
 PYTHON ?= python3
 PORT ?= 8000
-DATA_DIR ?= .data
-export DATA_DIR
 # If there is no database, commands create the embedded database without asking.
 export MEMORY_NEW_DATABASE = 1
 # Tests start many processes. Without bytecode files, each process would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
+
+# The next run repeats a step that failed.
+.DELETE_ON_ERROR:
 
 # By default, tests run with all extras. `EXTRAS= make quick` runs the core's fast tests without extras.
 ALL_EXTRAS = importers,lab,oauth,scale
@@ -166,7 +167,7 @@ size:
 
 # Runs the main benchmarks in a few minutes, and compares them with the saved run. KEEP=1 saves this run instead.
 bench: .venv/installed-dev
-	.venv/bin/python -m benchmarks main --json $(DATA_DIR)/bench.json $(if $(KEEP),--keep)
+	.venv/bin/python -m benchmarks main --json .data/bench.json $(if $(KEEP),--keep)
 
 # Runs all benchmarks, which takes almost an hour.
 bench-all: .venv/installed-dev

@@ -90,7 +90,7 @@ class Installation:
         self._folder, self._model, self._clone, self._port = folder, model, folder / "platform", free_port()
         empty = {"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1", "npm_config_cache": f"{folder}/npm"}
         self._installing = os.environ | empty
-        own = {"DATA_DIR": ".data", "MEMORY_NEW_DATABASE": "1"}  # as in the Makefile
+        own = {"DATA_DIR": ".data", "MEMORY_NEW_DATABASE": "1"}
         self._env = READER | own | {"CHAT__UPSTREAM_BASE_URL": model.base_url, "CHAT__UPSTREAM_API_KEY": "none"}
         self._python = str(self._clone / ".venv/bin/python")
 

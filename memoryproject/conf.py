@@ -16,10 +16,12 @@ from contextlib import suppress
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
+import environ
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import (
     AfterValidator,
@@ -44,8 +46,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # The default folder of settings and data: the repository, or the working directory of an installed package.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 SIMILAR = 0.9  # minimum similarity of a misspelled name; ALOWED_HOSTS has 0.96
-# In `.env`, a comment after a value becomes part of the value.
-URL_HAS_SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
+URL_HAS_SPACE = "a URL can't contain a space; write comments on separate lines"
+# A comment, or NAME=value. A value that starts with a space or contains " #" is in quotes.
+ENV_LINE = re.compile(r"""#.*|(?:export )?[A-Za-z0-9_]+=(?:'.*'|".*"|(?!\s)(?!.*\s#).*)""")
 POSTGRESQL = ("postgres://", "postgresql://", "psql://", "pgsql://")
 LANES = 5  # number of job kinds (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
@@ -940,6 +943,28 @@ def with_extras(*names: str) -> type[Settings]:
     return cast(type[Settings], type("Settings", (*found, Settings), {"__module__": __name__})) if found else Settings
 
 
+def read_env(path: Path) -> None:
+    """Add the lines of a file `.env` to the environment, except for variables that the environment already has.
+
+    Raises:
+        ImproperlyConfigured: The file can't be read, or has wrong lines. The message contains the numbers of the wrong
+            lines, but not their text, which may contain a password.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ImproperlyConfigured(f"{path} can't be read ({reason}).") from None
+    if wrong := [str(number) for number, line in enumerate(lines, 1) if line and not ENV_LINE.fullmatch(line)]:
+        raise ImproperlyConfigured(
+            f"{path}, line {', '.join(wrong)}: write NAME=value, without spaces around the equals sign, and write "
+            "comments on separate lines. If the value contains a space and a #, write it in quotes."
+        )
+    environ.Env.read_env(StringIO("\n".join(lines)))
+
+
 def load(environment: Mapping[str, str]) -> Settings:
     """Read the settings from environment variables, and from the files in `SECRETS_DIR`.
 
@@ -983,7 +1008,7 @@ def _read_files(folder: Path) -> dict[str, str]:
     """
     try:
         files = [path for path in folder.iterdir() if path.is_file() and "." not in path.name]
-        return {path.name: path.read_text(encoding="utf-8").rstrip("\r\n") for path in files}
+        return {path.name: path.read_text(encoding="utf-8-sig").rstrip("\r\n") for path in files}
     except (OSError, UnicodeDecodeError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else "a file is not UTF-8 text"
         raise ImproperlyConfigured(f"SECRETS_DIR: {folder} can't be read ({reason}).") from None
@@ -1017,7 +1042,7 @@ def misspelled(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence about each variable without effect whose name is similar to a setting's."""
     known = {name for name, _, _ in variables(with_extras(*extras.available()))}
     unknown = sorted(environment.keys() - known - REMOVED.keys())
-    similar = {name: get_close_matches(name, known, n=1, cutoff=SIMILAR) for name in unknown}
+    similar = {name: get_close_matches(name.upper(), known, n=1, cutoff=SIMILAR) for name in unknown}
     return [f"{name} is not a setting. Did you mean {match}?" for name, matches in similar.items() for match in matches]
 
 

@@ -214,8 +214,9 @@ class Fork:
         """Start the child in its own session, so Ctrl-C reaches only the root."""
         arguments = self._function, os.getpid(), self._parent_death_signal
         self._process = _FORK.Process(target=_run, args=arguments, name=self.name)
-        self._process.start()
-        self.was_started, self.is_woken, self._started_at = True, False, time.monotonic()
+        with interrupts_blocked():  # Python ignores exceptions in callbacks of `fork`
+            self._process.start()
+            self.was_started, self.is_woken, self._started_at = True, False, time.monotonic()
 
     @property
     def is_alive(self) -> bool:
@@ -241,6 +242,7 @@ def _run(function: Callable[[], None], parent: int, parent_death_signal: int = s
     signal.set_wakeup_fd(-1)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     die_with(parent, parent_death_signal)
     os.setsid()
     set_process_name(multiprocessing.current_process().name)
@@ -249,7 +251,8 @@ def _run(function: Callable[[], None], parent: int, parent_death_signal: int = s
 
 def run_detached(function: Callable[[], None]) -> None:
     """Call a function in a new process, without waiting for it. The caller must have no threads or connections."""
-    _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
+    with interrupts_blocked():
+        _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
 
 
 def run_in_fork(function: Callable[[], T]) -> T:

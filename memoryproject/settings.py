@@ -16,7 +16,7 @@ from memoryproject import conf, extras
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
 
-environ.Env.read_env(HOME / ".env")
+conf.read_env(HOME / ".env")
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
 if PROCESS == "run":  # people read the output of this command
     os.environ.setdefault("LOG_FORMAT", "console")

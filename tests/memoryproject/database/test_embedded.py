@@ -54,6 +54,18 @@ def test_a_command_starts_the_database_and_leaves_it_running(data_dir: Path) -> 
 
 
 @pytest.mark.slow
+def test_the_path_may_contain_spaces_and_commas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(embedded.MAY_CREATE, "1")
+    monkeypatch.setattr(embedded, "START_TIMEOUT", 20)
+    data_dir = tmp_path / "Ada's notes, é"
+    try:
+        embedded.ensure_running(data_dir / "postgres")
+        assert query(data_dir) == "42"
+    finally:
+        embedded.stop(data_dir / "postgres")
+
+
+@pytest.mark.slow
 def test_concurrent_commands_start_the_database_once(data_dir: Path) -> None:
     embedded.stop(data_dir / "postgres")
     with ThreadPoolExecutor(4) as pool:
