@@ -241,7 +241,8 @@ def test_row_46_a_killed_restore_continues_with_the_same_file(
 ) -> None:
     settings.DATA_DIR = tmp_path / "from"
     settings.DATA_DIR.mkdir()
-    (settings.DATA_DIR / "secret_key").write_text("k" * 60)
+    settings.SECRET_KEY = "k" * 60
+    (settings.DATA_DIR / "secret_key").write_text(settings.SECRET_KEY)
     settings.STORAGES = settings.STORAGES | {"archive": RetentionSettings().storage(settings.DATA_DIR)}
     covered_session(ada, 12)
     retain()

@@ -138,7 +138,7 @@ class TestWhen:
         assert Job.objects.filter(process="roll_summary").count() == 2
 
     @pytest.mark.slow
-    def test_a_version_costs_an_append_two_queries_at_any_length(self, ada: UserProfile, service: Api) -> None:
+    def test_a_version_costs_an_append_three_queries_at_any_length(self, ada: UserProfile, service: Api) -> None:
         def statements(role: str) -> int:
             body = {"user_id": "ada", "messages": [{"role": role, "content": "Hello."}]}
             with CaptureQueriesContext(connection) as captured:
@@ -149,7 +149,7 @@ class TestWhen:
         work_off()
         statements("user")  # records the use of the key, at most once a minute
         first = statements("user"), statements("assistant")
-        assert first[1] == first[0] + 2
+        assert first[1] == first[0] + 3
         work_off()
         append(ada, "s1", turns(400, first=24))
         work_off()
