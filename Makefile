@@ -36,7 +36,7 @@ test: .venv/installed-dev
 	$(MAKE) --no-print-directory core TESTS='--numprocesses 2 -m "not slow" $(SAMPLE)'
 
 # Runs the core's tests without extras. `make test` runs only SAMPLE, which covers each interface and each kind of memory.
-SAMPLE = $(addprefix tests/moments_app/,context/test_kept_layers.py interfaces/test_api.py interfaces/test_prompts.py \
+SAMPLE = $(addprefix tests/moments_app/,context/test_cached_layers.py interfaces/test_api.py interfaces/test_prompts.py \
 	interfaces/test_retractions.py jobs/test_process.py moments/test_build.py operator/test_prompt.py operator/test_rights.py \
 	provenance/test_declared.py provenance/test_erase.py provenance/test_export.py provenance/test_retract.py \
 	reports/test_housekeeping.py) tests/sessions_app/api/test_contract.py tests/sessions_app/transcript/test_append.py
