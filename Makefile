@@ -6,7 +6,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes. Without bytecode files, each process would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The next run repeats a step that failed.
+# If a step fails, make deletes its target, so the next run repeats the step.
 .DELETE_ON_ERROR:
 
 # By default, tests run with all extras. `EXTRAS= make quick` runs the core's fast tests without extras.

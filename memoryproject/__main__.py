@@ -55,7 +55,7 @@ def warn_about_settings() -> None:
 
     settings.CONF  # noqa: B018 (reads `.env` into the environment)
     for message in conf.removed(os.environ) + conf.misspelled(os.environ):
-        sys.stderr.write(f"Warning: {message} Delete or correct it in the environment or in .env.\n")
+        sys.stderr.write(f"Warning: A variable in the environment or in .env has no effect. {message}\n")
 
 
 if __name__ == "__main__":

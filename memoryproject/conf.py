@@ -2,8 +2,9 @@
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
 is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid, or an unknown
-name starts with a group, no process starts, and the error message contains the name. A removed or misspelled setting
-causes a warning. `manage.py settings_table` prints the tables of `docs/settings.md`.
+name starts with a group, no process starts, and the error message contains the name. A removed setting causes a
+warning, and so does another unknown name that is similar to a setting's. `manage.py settings_table` prints the tables
+of `docs/settings.md`.
 
 An extra adds settings with a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
@@ -47,7 +48,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 SIMILAR = 0.9  # minimum similarity of a misspelled name; ALOWED_HOSTS has 0.96
 URL_HAS_SPACE = "a URL can't contain a space; write comments on separate lines"
-# A comment, or NAME=value. A value that starts with a space or contains " #" is in quotes.
+# A comment, or NAME=value. A value that starts with a space or contains " #" must be in quotes.
 ENV_LINE = re.compile(r"""#.*|(?:export )?[A-Za-z0-9_]+=(?:'.*'|".*"|(?!\s)(?!.*\s#).*)""")
 POSTGRESQL = ("postgres://", "postgresql://", "psql://", "pgsql://")
 LANES = 5  # number of job kinds (moments_app/jobs/process.py)
@@ -944,11 +945,11 @@ def with_extras(*names: str) -> type[Settings]:
 
 
 def read_env(path: Path) -> None:
-    """Add the lines of a file `.env` to the environment, except for variables that the environment already has.
+    """Add the variables of a `.env` file to the environment. Variables that are already set keep their values.
 
     Raises:
-        ImproperlyConfigured: The file can't be read, or has wrong lines. The message contains the numbers of the wrong
-            lines, but not their text, which may contain a password.
+        ImproperlyConfigured: The file can't be read, or has invalid lines. The message contains their numbers, but not
+            their text, which may contain a password.
     """
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
@@ -960,7 +961,7 @@ def read_env(path: Path) -> None:
     if wrong := [str(number) for number, line in enumerate(lines, 1) if line and not ENV_LINE.fullmatch(line)]:
         raise ImproperlyConfigured(
             f"{path}, line {', '.join(wrong)}: write NAME=value, without spaces around the equals sign, and write "
-            "comments on separate lines. If the value contains a space and a #, write it in quotes."
+            "comments on separate lines. If the value contains a # after a space, write the value in quotes."
         )
     environ.Env.read_env(StringIO("\n".join(lines)))
 
@@ -1039,7 +1040,7 @@ def removed(environment: Mapping[str, str]) -> list[str]:
 
 
 def misspelled(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence about each variable without effect whose name is similar to a setting's."""
+    """Return a sentence about each variable that is not a setting, but has a name similar to a setting's."""
     known = {name for name, _, _ in variables(with_extras(*extras.available()))}
     unknown = sorted(environment.keys() - known - REMOVED.keys())
     similar = {name: get_close_matches(name.upper(), known, n=1, cutoff=SIMILAR) for name in unknown}

@@ -1,6 +1,6 @@
 """Render a context and count the tokens of its items.
 
-The formats are XML, Markdown, messages for a chat model, and only the layers (`json`).
+The formats are XML, Markdown, messages for a chat model, and `json`, which contains only the layers.
 
 In all formats, stored text is escaped, so it can't close a tag, start a heading or impersonate a role.
 """

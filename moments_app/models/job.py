@@ -291,9 +291,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job
 
     def request_many(self, runs: "Sequence[DueRun]", *, requested_by: str) -> "list[Job]":
-        """Queue distinct runs like `request`. Return the jobs, in the order of the runs.
+        """Queue distinct runs, as `request` does for one. Return the jobs, in the order of the runs.
 
-        Runs one query if all jobs are already open, otherwise two.
+        This takes one query if all jobs are already open, and two otherwise.
         """
         jobs = [
             Job(process=run.process, session=run.session, user_id=run.session.user_id, requested_by=requested_by)

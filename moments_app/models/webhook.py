@@ -118,7 +118,7 @@ class WebhookEndpoint(models.Model):
             )
 
     def send_waiting(self) -> None:
-        """Send all waiting deliveries now, because the cause of their failures may have been corrected."""
+        """Make all waiting deliveries due. The operator may have corrected the cause of their failures."""
         self.deliveries.waiting().update(due_at=Now())
         WebhookEndpoint.objects.filter(pk=self.pk).update(waits_until=None)
         wake(Channel.WEBHOOKS)

@@ -94,8 +94,8 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
 #
 # Such a word may be mistyped. In languages that write compounds as one word, it may also be a part of longer known
 # words, or a compound of shorter ones: "Termin" also finds "Zahnarzttermin". There is no word list: the words in the
-# person's texts are the known words. A mistyped word has the right first letter, as nearly all do. Without this rule,
-# many correct words would match other words: "Rechnung" and "Zeichnung".
+# person's texts are the known words. The first letter must match, because nearly all typos keep it. Without this rule,
+# many correct words would match other words, as "Rechnung" would match "Zeichnung".
 
 MAX_UNKNOWN = 16  # maximum words of a query that are checked for typos and compounds
 GUESS_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
@@ -160,7 +160,7 @@ def _similar_stems(unknown: Sequence[Term], known: str, parameters: Mapping[str,
 
 
 def _typo_keys(stems: Iterable[str]) -> set[str]:
-    """Return the first letters of stems, each with a length that the stem may have without the typos."""
+    """Return keys for each stem: its first letter, followed by each length that the correct word may have."""
     return {
         f"{_start(stem)[-1]}{len(stem) + edits}"
         for stem in stems

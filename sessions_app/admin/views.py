@@ -65,7 +65,7 @@ class OperatorView(View):
     needs: ClassVar[Sequence[str]] = ()  # additional permissions, for rows of other tables or much data about a person
     is_open: ClassVar[bool] = False  # whether the view is open to people who aren't logged in
     refusals: Counter[str] | None = None  # an action on several rows counts the reasons of its refusals
-    successes: list[str] | None = None  # and collects the messages of its successes
+    successes: list[str] | None = None  # an action on several rows collects its messages
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Check the permissions, and record whose data the page shows. Django rejects unsupported methods."""
@@ -192,14 +192,14 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
-        """Change rows. Show the number of changed rows, and of skipped rows with the most frequent reasons."""
+        """Change rows. Show a message for each, or only the number of changed and skipped rows if there are many."""
         refusals, successes = Counter[str](), list[str]()
         view = cls(admin=admin, refusals=refusals, successes=successes)
         view.setup(request)
         for row in rows.order_by("-pk"):
             view.change(row)
         if len(successes) > MESSAGES_SHOWN:
-            successes = [f"Done for {intcomma(len(successes))} {model_ngettext(admin.opts, len(successes))}."]
+            successes = [f"Changed {intcomma(len(successes))} {model_ngettext(admin.opts, len(successes))}."]
         for message in successes:
             messages.success(request, message)
         if refusals:

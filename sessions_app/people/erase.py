@@ -54,7 +54,7 @@ logger = structlog.get_logger(__name__)
 
 
 class OnHold(Conflict):
-    """The session, or sessions of the person, are under legal hold. Nothing was deleted."""
+    """The session is under legal hold, or the person has such a session. Nothing was deleted."""
 
     code = "legal_hold"
 

@@ -127,7 +127,7 @@ def open_export(path: Path) -> Iterator[ExportFile]:
                 export.manifest()
                 yield export
             except OperationalError:
-                raise  # the database failed, whatever the file contains
+                raise  # the database failed; the file is not the cause
             except (DatabaseError, UnicodeError, OverflowError) as error:
                 raise NotAnExport(
                     f"{export.at}, or one of the {BATCH_SIZE} lines before: the database rejected it "

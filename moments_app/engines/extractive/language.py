@@ -128,7 +128,7 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def in_quotation(text: str) -> Callable[[int], bool]:
-    """Return a function to check whether a position is in a quotation. The opening mark is not."""
+    """Return a function that checks whether a position is in a quotation. The opening mark is not in it."""
     spans = [found.span() for found in QUOTATION.finditer(text)]
     starts = [start for start, _ in spans]
     return lambda at: (before := bisect_left(starts, at)) > 0 and at < spans[before - 1][1]

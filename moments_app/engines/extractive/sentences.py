@@ -32,7 +32,7 @@ MIN_WORDS = 3  # minimum words of a meaningful sentence
 MIN_WORDS_OTHER_LANGUAGES = 6  # minimum words in a language whose small talk is not recognized
 MIN_CHARACTERS = 12  # minimum characters in a script without spaces
 MIN_LASTING = 4  # minimum characters in such a script for a sentence with lasting information about the speaker
-LITTLE_WORTH = 0.5  # maximum worth of a sentence that may be about nobody in particular
+LITTLE_WORTH = 0.5  # a sentence with a higher worth is never about nobody
 MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; code and tables have less
 
 # "Maria: Hey John!", as in a transcript of two people. A single letter is not a name: "Q: Who? A: Me."
@@ -49,7 +49,7 @@ _PARTICULAR = re.compile(r"(?<!\d)(?!100%)\d|(?<=[a-z,] )[A-Z][a-z]")  # a numbe
 
 # Small talk, sentences that need context, and information about the speaker.
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
-# The listener, but not a "you" that means anybody: "From the roof you can see the sea."
+# "You" for the listener, but not for people in general: "From the roof you can see the sea."
 _LISTENER = re.compile(
     r"\byou(?:r|rs|rself|'re|'ve|'d|'ll)?\b(?! (?:also )?(?:can|could|get|have to|just|must|need)\b)", re.IGNORECASE
 )
@@ -189,7 +189,7 @@ class Sentence:
 
     @property
     def is_reaction(self) -> bool:
-        """True if it is a reaction, a request, a platitude or small talk. Always false if not in English."""
+        """True if it is a reaction, a request, a platitude or small talk. Always false in other languages."""
         if self.language != ENGLISH or self.attribute or INSTRUCTION in self.kinds:
             return False
         if is_reaction(self.core):
@@ -418,19 +418,19 @@ def is_reaction(sentence: str) -> bool:
 
 
 def is_own(text: str) -> bool:
-    """Return whether a sentence is about its speaker, or about somebody whom it names, but not about the listener."""
+    """Return whether a sentence is about its speaker, or names somebody, and doesn't address the listener."""
     return bool(_SPEAKER_ALONE.search(text) or _CALLED.search(text)) and not _LISTENER.search(text)
 
 
 def is_particular(text: str) -> bool:
-    """Return whether a sentence gives a number or a name, and isn't a feeling about it: "I'm sorry about Max"."""
+    """Return whether a sentence has a number or a name. Feelings don't count: "I'm sorry about Max"."""
     return bool(_PARTICULAR.search(text)) and not text.startswith("I'm ")
 
 
 def is_about_nobody(text: str) -> bool:
     """Return whether a sentence is only about the listener, or about life in general.
 
-    Sentences with a number, a name, a relative or an illness are not.
+    Return False if it has a number, a name or a relative time, or mentions a family member or an illness.
     """
     if _FIRST_PERSON.search(text) or _PARTICULAR.search(text) or worth_of(text) > LITTLE_WORTH:
         return False

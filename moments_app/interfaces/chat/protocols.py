@@ -84,7 +84,7 @@ class Answer:
         call["function"]["arguments"] += _string(function.get("arguments"))
 
     def _place_of_call(self, number: int, call_id: str) -> int:
-        """Return the position of a part of a tool call. Some endpoints number all calls 0, with different ids."""
+        """Return the position of the tool call of a streamed part. Some endpoints number all calls 0."""
         known = self.calls[number]["id"] if number in self.calls else ""
         if not (known and call_id) or known == call_id:
             return number

@@ -83,7 +83,7 @@ def upstream_error(error: Exception) -> ChatError:
 
 
 def relayed_headers(response: httpx2.Response) -> dict[str, str]:
-    """Return the headers to relay. A compressed response is relayed uncompressed, so its length differs."""
+    """Return the headers to relay. A compressed response is relayed uncompressed, without its length."""
     own = {UPSTREAM_ID: response.headers.get("x-request-id", "")}
     if "content-encoding" in response.headers:
         own["content-length"] = ""

@@ -88,7 +88,7 @@ T = TypeVar("T")
 
 
 class Server(MCPServer):
-    """A server that rejects unknown arguments of tools. A misspelled `preview` must not change memory."""
+    """A server that rejects unknown arguments of tools. Otherwise, a misspelled `preview` would change memory."""
 
     async def list_tools(self) -> list[Tool]:
         tools = await super().list_tools()
@@ -107,7 +107,7 @@ class Server(MCPServer):
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
-        """Return a prompt. An unknown name or a missing argument is the client's error, and is not logged as ours."""
+        """Return a prompt. Don't log an unknown name or a missing argument as a server error."""
         try:
             return await super().get_prompt(name, arguments, context)
         except ValueError as error:

@@ -65,7 +65,7 @@ class TestList:
         jobs = [Job.objects.request("build_moments", session, requested_by="test") for session in sessions]
         data = {"action": "cancel", "_selected_action": [job.pk for job in jobs], "sure": "1"}
         shown = root.post(list_url(Job), data, follow=True).content.decode()
-        assert "Done for 4 jobs." in shown and "is cancelled" not in shown
+        assert "Changed 4 jobs." in shown and "is cancelled" not in shown
         assert all(history(job) == ["Cancelled."] for job in jobs)
 
     def test_only_queued_jobs_are_cancelled(self, root: Client, failed: Job, queued: Job) -> None:
