@@ -192,7 +192,10 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
-        """Change rows. Show a message for each, or only the number of changed and skipped rows if there are many."""
+        """Change rows. Show a message for each, or only their number if there are many.
+
+        For skipped rows, show their number and the most frequent reasons.
+        """
         refusals, successes = Counter[str](), list[str]()
         view = cls(admin=admin, refusals=refusals, successes=successes)
         view.setup(request)
