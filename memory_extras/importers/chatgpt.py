@@ -77,11 +77,11 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
     def fields_of(node: TreeNode) -> list[Fields]:
         message = ChatGPTMessage.model_validate(node.message)
-        fields = _fields(message, node.parent)
-        if not message.is_shown() or not (fields["content"].strip() or fields["payload"]):
+        if not message.is_shown():
             return []
         seconds = tree.create_time if message.create_time is None else message.create_time
-        return [fields | {"external_id": message.id, "created_at": point_in_time(seconds)}]
+        identity = {"external_id": message.id, "created_at": point_in_time(seconds)}
+        return [_fields(message, node.parent) | identity]
 
     return SourceConversation(tree.id, tree.title, _branch(tree), fields_of)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from memory_extras.importers.records import SourceConversation, conversation_records
+from memory_extras.importers.records import SourceConversation, conversation_records, is_empty
 from sessions_app.imports.import_sessions import Record, RejectedRecord
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, text_and_parts, without_data, without_empty
@@ -68,7 +68,7 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
     def fields_of(raw: dict[str, Any]) -> list[Fields]:
         message = ClaudeMessage.model_validate(raw)
-        turns = [turn for turn in _turns(message) if turn["content"].strip() or turn.get("payload")]
+        turns = [turn for turn in _turns(message) if not is_empty(turn)]
         created_at = message.created_at or chat.created_at
         return [
             turn | {"external_id": f"{message.uuid}:{n}" if n else message.uuid, "created_at": created_at}

@@ -46,10 +46,8 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
     def fields_of(numbered: tuple[int, Any]) -> list[Fields]:
         number, raw = numbered
-        fields = turn_fields(raw, tools)
-        if not (fields["content"].strip() or fields["payload"]):
-            return []
-        return [fields | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
+        identity = {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}
+        return [turn_fields(raw, tools) | identity]
 
     return SourceConversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
 

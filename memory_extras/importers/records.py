@@ -39,6 +39,10 @@ class SourceConversation:
     fields_of: Callable[[Any], list[Fields]]
 
 
+def is_empty(fields: Fields) -> bool:
+    return not (fields["content"].strip() or fields.get("payload"))
+
+
 def checked_message(fields: Mapping[str, Any]) -> NewMessage:
     """Return a message, or raise `CannotImport` with the API's error message."""
     try:
@@ -95,11 +99,12 @@ def _all_records(
 def _records(
     where: str, format_name: str, place: SessionRef, conversation: SourceConversation, message: Any
 ) -> Iterator[Record | RejectedRecord]:
-    """Yield the messages that a source message was converted to, or the reason why it can't be imported."""
+    """Yield the non-empty messages that a source message was converted to, or the reason why it can't be imported."""
     try:
         new = [
             checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
             for fields in conversation.fields_of(message)
+            if not is_empty(fields)
         ]
     except (CannotImport, ShapeError, RecursionError) as error:
         yield RejectedRecord(where, reason_of(error))

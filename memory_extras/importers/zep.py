@@ -76,8 +76,6 @@ def _parse_thread(value: Any) -> SourceConversation:
 def _fields(numbered: tuple[int, Any]) -> list[Fields]:
     number, raw = numbered
     message = ZepMessage.model_validate(raw)
-    if not message.content.strip():
-        return []
     role = message.role_type or message.role or "user"
     spoken_by = message.role if message.role_type else message.name
     return [
