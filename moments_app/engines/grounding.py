@@ -86,7 +86,9 @@ _REQUEST = re.compile(
     re.IGNORECASE,
 )
 _INITIALS = re.compile(rf"\b[A-Z](?:\.?[A-Z]){{1,{INITIALS_MAX - 1}}}\b\.?")
-_CAPITALIZED = re.compile(r"\b[A-ZÀ-ÖØ-Þ][\w'’-]*(?:(?:\s(?:of|the|and|for|de|du|der|des)){0,2}\s[A-ZÀ-ÖØ-Þ][\w'’-]*)+")
+_CAPITALIZED = re.compile(
+    r"\b[A-ZÀ-ÖØ-Þ][\w'’-]*+(?:(?:\s(?:of|the|and|for|de|du|der|des)){0,2}+\s[A-ZÀ-ÖØ-Þ][\w'’-]*+)+"
+)
 _SMALL = frozenset("of the and for de du der des".split())
 _SHORT_PLACES = {
     name: full.split("/")
