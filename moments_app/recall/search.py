@@ -75,10 +75,10 @@ _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, COALESCE(message.session_id, moment.source_session_id),
     COALESCE(message.sequence, moment.first_sequence), moment.last_sequence,
-    COALESCE(message.sequence > session.embedded_sequence, moment.is_unembedded, atom.is_unembedded),
+    COALESCE(message.is_unembedded, moment.is_unembedded, atom.is_unembedded),
     atom.source_message_ids
 FROM found LEFT JOIN (
-    SELECT id, session_id, sequence FROM sessions_app_message
+    SELECT id, session_id, sequence, {no_vector_turn} AS is_unembedded FROM sessions_app_message source
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
 ) message ON found.kind = 'turn' AND message.id = found.found
 LEFT JOIN (
@@ -90,7 +90,6 @@ LEFT JOIN (
     SELECT id, source_message_ids, {no_vector_fact} AS is_unembedded FROM moments_app_memoryatom source
     WHERE user_id = %(user)s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'fact')) OFFSET 0
 ) atom ON found.kind = 'fact' AND atom.id = found.found
-LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
 _NO_VECTOR_SQL = """NOT EXISTS (SELECT 1 FROM {table} vector
@@ -209,10 +208,11 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
 
 def _search_sql(searches: Sequence[str], *, with_vector: bool) -> str:
-    missing = {kind: _NO_VECTOR_SQL.format(table=_VECTORS[kind]) if with_vector else "false" for kind in _VECTORS}
-    return _SEARCH_SQL.format(
-        searches=" UNION ALL ".join(searches), no_vector_fact=missing["fact"], no_vector_moment=missing["moment"]
-    )
+    missing = {
+        f"no_vector_{kind}": _NO_VECTOR_SQL.format(table=table) if with_vector else "false"
+        for kind, table in _VECTORS.items()
+    }
+    return _SEARCH_SQL.format(searches=" UNION ALL ".join(searches), **missing)
 
 
 def _parameters(lookup: Lookup) -> dict[str, Any]:

@@ -21,14 +21,15 @@ from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
+from moments_app.recall.query import with_vector
 from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import MAX_WORDS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.scoring import SOURCE_SHARE
-from moments_app.recall.search import EXTRA_RESULTS, READ_AHEAD, Hits, rank, recall
+from moments_app.recall.search import EXTRA_RESULTS, READ_AHEAD, Hits, rank, recall, search
 from moments_app.sessions.settle import Settle
 from moments_app.turns import platform_text
-from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.models import ApiKey, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -676,6 +677,16 @@ class TestByMeaning:
         moment(ada, "quill", "ada cut a quill.")
         new, by_words = scores("hybrid"), scores("text")
         assert len(new) == 2 and all(new[text] > by_words[text] for text in new)
+
+    def test_only_turns_without_a_vector_get_a_mean_score(self, ada: UserProfile) -> None:
+        """The command `embed` and the job `embed_all` also create vectors of turns."""
+        say(ada, "A harpsichord is tuned often.", session_id="new")
+        request = with_vector(RecallRequest("harpsichord", kinds=["turn"]))
+        assert request.vector
+        words = query_words(ada, "", request.text, request.vector)
+        hits = search(ada, words, request, 10)
+        new = Message.objects.get(session__session_id="new")
+        assert hits.unembedded == {("turn", (new.session_id, new.sequence))} < hits.text.keys()
 
     def test_words_that_all_turns_share_have_little_weight(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
