@@ -88,6 +88,7 @@ _END = (
     r"|any ?more|any longer)\b)"
 )
 _AT = rf"(?: (?:at|for|with) {_FIRM})?{_END}"
+_WRONG = rf"(?P<wrong>{_WORD}(?: {_WORD})?)"
 _ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
 _ENGLISH_PARTS = {
     # Skip a capitalized first word that is not a name: "Recently Nora moved". Don't match "Since Nora moved".
@@ -105,11 +106,12 @@ _ENGLISH_PARTS = {
     "END": _END,
     "POST": r"(?:(?:their|his|her|I's|the|a) )?(?:old |last |new )?(?:job|position|post|work)",
     "CALLED": rf"(?P<value>(?:(?:Dr|Prof|Mrs?|Ms|[A-Z])\. ){{0,3}}{_WORD}(?: {_WORD})?)",
+    "WRONG": _WRONG,
     "KIN": r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend"
     r"|fianc[ée]e?|mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss"
     r"|best friend))",
 }
-_NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
+_NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) {_WRONG}")
 _QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
 # A quotation in the usual marks, including the German single marks ‚ and ‘. A straight mark after a digit can't open a
 # quotation, because it may mean inches.
@@ -285,9 +287,10 @@ def _from_match(one: _Pattern, found: re.Match[str]) -> Statement | None:
         if _EMPLOYER.search(value):
             attribute, value = WORK, f"at {value}"
     subject = re.sub(r"^The (\w)", lambda the: the[1].upper(), named.get("subject") or "I")
-    wrong = _NOT.search(found.string, found.end())
+    denied = _NOT.search(found.string, found.end())
+    wrong = named.get("wrong") or (denied["wrong"] if denied else "")
     is_new = one.mark == "+" or bool(_NEW.search(found.string))
-    return Statement(subject, attribute, value, one.mark == "-", wrong["wrong"] if wrong else "", is_new)
+    return Statement(subject, attribute, value, one.mark == "-", wrong, is_new)
 
 
 def _value_in(named: dict[str, str | None]) -> str:

@@ -40,6 +40,19 @@ def test_a_statement_is_parsed(text: str, read: tuple[str, str, str, bool]) -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "attribute", "value", "wrong"),
+    [
+        ("My dog is not called Bello, he is called Otto.", "dog", "Otto", "Bello"),
+        ("My horse isn't called Bello, but Otto.", "horse", "Otto", "Bello"),
+        ("My sister's name isn't Ann, it's Anna.", "sister", "Anna", "Ann"),
+    ],
+)
+def test_a_denied_name_is_corrected_by_the_name_after_it(text: str, attribute: str, value: str, wrong: str) -> None:
+    said = statement_of(text)
+    assert said and (said.attribute, said.value, said.wrong) == (attribute, value, wrong)
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [("Ich heiße August.", "August"), ("Je m'appelle June.", "June"), ("我叫May。", "May")],
 )
