@@ -200,6 +200,7 @@ def test_instructions_are_not_stored_and_images_are_passed_on(client: Client, up
         ({"input": "Hi", "background": True}, "background", "background"),
         ({"input": "Hi", "conversation": "a/b"}, "invalid_conversation", "conversation"),
         ({"input": "Hi", "conversation": {"id": 5}}, "invalid_conversation", "conversation"),
+        ({"input": "Hi", "conversation": {"name": "s2"}}, "invalid_conversation", "conversation"),
         ({"input": "Hi", "previous_response_id": "resp_1"}, "missing_session_id", "X-Session-Id"),
     ],
 )
