@@ -29,6 +29,7 @@ from mcp_types import (
 from pydantic import Field
 from rest_framework.exceptions import APIException, NotFound
 
+from memoryproject import __version__
 from memoryproject.serving.fair_shares import Refused
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_atom
 from moments_app.interfaces.api.entities import EntityAnswer
@@ -117,6 +118,7 @@ class Server(MCPServer):
 server = Server(
     "memory",
     title="Memory platform",
+    version=__version__,
     instructions=INSTRUCTIONS,
     # Ids may look like absolute paths, such as "x:". They are looked up in the database, never on disk.
     resource_security=ResourceSecurity(reject_absolute_paths=False),

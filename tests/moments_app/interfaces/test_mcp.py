@@ -20,6 +20,7 @@ from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceC
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
+from memoryproject import __version__
 from memoryproject.conf import BASE_DIR, RetentionSettings
 from memoryproject.settings import CONF
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
@@ -280,6 +281,13 @@ def test_a_shards_prompts_are_not_returned(base_url: str, ada: UserProfile) -> N
         over_http(base_url, read_shard, key_of(), X_User_Id="ada"),
     ):
         assert (shown["name"], shown["extraction_prompt"], shown["consolidation_prompt"]) == ("kilns", None, None)
+
+
+def test_a_client_gets_the_version_of_the_platform(base_url: str, ada: UserProfile) -> None:
+    async def version(client: Client) -> str:
+        return client.server_info.version
+
+    assert over_http(base_url, version, key_of(ada)) == __version__
 
 
 def test_an_id_can_contain_a_comma(base_url: str) -> None:
@@ -662,13 +670,18 @@ def test_requests_are_throttled_as_over_rest(ada: UserProfile) -> None:
     assert "Retry-After" in refused[0].headers
 
 
-def test_the_command_requires_an_existing_person(ada: UserProfile) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["--user", "nobody"], "nobody"), (["--user", "ada", "--agent", "a/b"], "--agent")]
+)
+def test_the_command_requires_an_existing_person_and_a_valid_agent(
+    ada: UserProfile, arguments: list[str], told: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "manage.py", "mcp", "--user", "nobody"],
+        [sys.executable, "manage.py", "mcp", *arguments],
         cwd=BASE_DIR,
         env=environment(),
         capture_output=True,
         text=True,
     )
     assert done.returncode != 0
-    assert "nobody" in done.stderr
+    assert told in done.stderr
