@@ -465,6 +465,10 @@ def test_errors_name_invalid_arguments(base_url: str, ada: UserProfile) -> None:
         ("get_context", {"session_id": "a/b"}, "session_id"),
         ("get_context", {"session_id": ""}, "session_id"),
         ("get_context", {"max_tokens": 0}, "max_tokens"),
+        ("build_moments", {"session_id": "nowhere"}, "session_id: Not found."),
+        ("end_fact", {"fact_id": "1"}, "fact_id: Not found."),
+        ("correct_fact", {"fact_id": str(uuid4()), "content": "Nora mends kilns."}, "fact_id: Not found."),
+        ("undo_correction", {"correction_id": str(uuid4())}, "correction_id: Not found."),
     ]
 
     async def call(client: Client) -> None:
