@@ -285,6 +285,7 @@ def test_a_shards_prompts_are_not_returned(base_url: str, ada: UserProfile) -> N
 
 def test_a_client_gets_the_version_of_the_platform(base_url: str, ada: UserProfile) -> None:
     async def version(client: Client) -> str:
+        assert client.server_info
         return client.server_info.version
 
     assert over_http(base_url, version, key_of(ada)) == __version__
