@@ -14,6 +14,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import View
+from drf_standardized_errors.formatter import flatten_errors
 from oauth2_provider.views import (
     OAuthProtectedResourceMetadataView,
     OAuthServerMetadataView,
@@ -67,7 +68,7 @@ def _refusal_of(sent: QueryDict) -> HttpResponse | None:
     """Return an error for repeated parameters or unsupported grant types, which the library would accept."""
     if any(len(values) > 1 for _, values in sent.lists()):
         return _refused("invalid_request", "A parameter was sent more than once. Send each parameter once.")
-    if sent.get("grant_type", GRANT_TYPES[0]) not in GRANT_TYPES:
+    if sent.get("grant_type") not in GRANT_TYPES:
         return _refused("unsupported_grant_type", f"grant_type must be one of {', '.join(GRANT_TYPES)}.")
     return None
 
@@ -115,7 +116,8 @@ class Register(View):
         except (ValueError, RecursionError):
             return _refused("invalid_client_metadata", "The request body is not valid JSON.")
         if not serializer.is_valid():
-            return _refused("invalid_client_metadata", f"Not valid: {', '.join(serializer.errors)}.")
+            reasons = [f"{error.attr}: {error.detail}" for error in flatten_errors(serializer.errors)]
+            return _refused("invalid_client_metadata", " ".join(reasons))
         if not Assistant.objects.has_room(MAX_UNUSED):
             return _refused(
                 "temporarily_unavailable", "Too many unused clients were registered recently. Try again later."

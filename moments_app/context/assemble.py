@@ -63,6 +63,7 @@ class ContextRequest:
     # depend on the query and stays the same until memory changes, so that providers' prompt caches cover most of it.
     plan: str = "query"
     sent: Sequence[str] = ()  # texts that the caller sends to the model anyway; the context does not repeat them
+    results: Sequence[str] = ()  # ids of the tool calls whose results the caller sends to the model
     # sequence number of the query's own turn, if it is already in the session; this turn and later ones are excluded
     before: int | None = None
     new_agent_id: str = ""  # agent of a session that has not started; if blank, the session must exist
@@ -169,6 +170,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         source = input_before_first_turn(user, session_id, request)
     if source is None:
         return None
+    source = replace(source, results=frozenset(request.results))
     names = [name for name in LAYERS if name in {*request.layers, *ALWAYS}]
     if request.as_of:
         of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_as_of)}

@@ -146,6 +146,7 @@ class ContextInput:
     recall: RecallRequest | None = None  # None if there is no search
     before: int = NEVER  # sequence number of the first excluded turn
     has_entities: bool = True  # whether the person has an open task, goal or problem
+    results: frozenset[str] = frozenset()  # ids of the tool calls whose results the caller sends to the model
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":

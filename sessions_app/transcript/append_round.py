@@ -261,14 +261,16 @@ def _unanswered_start(known: Sequence[Message], question: Sequence[NewMessage]) 
     """Return the index in `known` of the first turn that a call without history may repeat.
 
     Such a call can repeat a round if it is the only one in the session, or if it has no complete answer. After an
-    answered round, the same text is a new message.
+    answered round, the same text is a new message. But a tool result belongs to the newest turn with its call.
     """
     if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(question):
         return 0
+    call_id = _payload(question[0]).get("tool_call_id") if question else None
     finished = [
         number
         for number, turn in enumerate(known, 1)
         if turn.role == Message.Role.ASSISTANT and INCOMPLETE not in turn.metadata
+        if call_id is None or any(call.get("id") == call_id for call in _calls(turn))
     ]
     return finished[-1] if finished else 0
 
@@ -287,9 +289,18 @@ def _key(turn: ComparedTurn) -> str:
 
     It ignores the formatting of their content, and the parts of an answer with a text, because only clients send them.
     """
-    payload = turn.payload if isinstance(turn.payload, dict) else {}
-    listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
-    calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]
+    payload = _payload(turn)
+    calls = [(call.get("id"), call.get("function")) for call in _calls(turn)]
     text = turn.content.strip()
     parts = None if turn.role == Message.Role.ASSISTANT and text else payload.get("parts")
     return json.dumps([turn.role, text, calls, payload.get("tool_call_id"), parts], sort_keys=True)
+
+
+def _payload(turn: ComparedTurn) -> dict[str, Any]:
+    return turn.payload if isinstance(turn.payload, dict) else {}
+
+
+def _calls(turn: ComparedTurn) -> list[dict[str, Any]]:
+    """Return the turn's tool calls."""
+    calls = _payload(turn).get("tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []

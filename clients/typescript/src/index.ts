@@ -48,7 +48,8 @@ export class Refused extends Error {
     readonly status: number,
     readonly errors: Schemas["Error"]["errors"],
   ) {
-    super(`${status}: ${errors.map((error) => error.detail).join("; ") || "no error details"}`);
+    const told = errors.map(({ attr, detail }) => (attr ? `${attr}: ${detail}` : detail));
+    super(`${status}: ${told.join("; ") || "no error details"}`);
     this.name = "Refused";
   }
 }

@@ -8,7 +8,7 @@ const FIRST_PAUSE = 250; // milliseconds
 const LONGEST_PAUSE = 8_000;
 const PATIENCE = 30_000; // for longer waits, return the response to the caller
 const READS = /\/(memory\/(context|search))$/; // read-only calls that use POST
-const APPENDS = /\/sessions\/[^/]+\/messages$/; // repeatable because of external ids
+const APPENDS = /\/sessions\/[^/]+\/messages$/; // repeatable if all messages have external ids
 
 /** Return a `fetch` that makes up to `attempts` attempts. */
 export function patient(ask: Fetch, attempts: number): Fetch {
@@ -16,21 +16,37 @@ export function patient(ask: Fetch, attempts: number): Fetch {
     for (let attempt = 0; ; attempt++) {
       const answer = await ask(request.clone()).catch((error: unknown) => error);
       const response = answer instanceof Response ? answer : undefined;
-      const pause = pauseBefore(attempt, response, isRepeatable(request));
+      const pause = response?.ok ? undefined : pauseBefore(attempt, response, await isRepeatable(request));
       if (pause === undefined || attempt + 1 >= attempts || request.signal.aborted) {
         if (response === undefined) {
           throw answer;
         }
         return response;
       }
-      await new Promise((wake) => setTimeout(wake, pause));
+      await paused(pause, request.signal);
+      request.signal.throwIfAborted();
     }
   };
 }
 
-function isRepeatable(request: Request): boolean {
+/** Wait for some milliseconds, or until the caller aborts the call. */
+function paused(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((wake) => {
+    const timer = setTimeout(wake, milliseconds);
+    signal.addEventListener("abort", () => (clearTimeout(timer), wake()), { once: true });
+  });
+}
+
+async function isRepeatable(request: Request): Promise<boolean> {
   const path = new URL(request.url).pathname;
-  return request.method === "GET" || (request.method === "POST" && (READS.test(path) || APPENDS.test(path)));
+  if (request.method !== "POST") {
+    return request.method === "GET";
+  }
+  return READS.test(path) || (APPENDS.test(path) && hasExternalIds(await request.clone().json()));
+}
+
+function hasExternalIds(body: { messages?: { external_id?: unknown }[] }): boolean {
+  return (body.messages ?? []).every((message) => Boolean(message.external_id));
 }
 
 function pauseBefore(attempt: number, response: Response | undefined, repeatable: boolean): number | undefined {

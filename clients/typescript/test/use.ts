@@ -32,22 +32,36 @@ await memory.api.GET("/api/v1/moments", { params: { query: { person: "ada" } } }
 
 // After a lost response, the message is stored only once.
 let lost = 1;
-const flaky = new Memory("bo", {
-  url,
-  key,
-  fetch: async (request) => {
-    const response = await fetch(request);
-    if (lost-- > 0) {
-      throw new TypeError("the connection was reset");
-    }
-    return response;
-  },
-});
+const lossy = async (request: Request) => {
+  const response = await fetch(request);
+  if (lost-- > 0) {
+    throw new TypeError("the connection was reset");
+  }
+  return response;
+};
+const flaky = new Memory("bo", { url, key, fetch: lossy });
 assert.deepEqual(
   (await flaky.add("I keep geese.")).messages.map((message) => message.created),
   [false],
 );
 assert.equal((await flaky.messages()).messages.length, 1);
+
+// A message without an external id is not sent again.
+lost = 1;
+const params = { path: { session_id: "default" } };
+const body = { user_id: "bo", messages: [{ role: "user" as const, content: "I keep ducks." }] };
+await assert.rejects(flaky.api.POST("/api/v1/sessions/{session_id}/messages", { params, body }), TypeError);
+assert.equal((await flaky.messages()).messages.length, 2);
+
+// A caller can abort a call during the pause before a retry.
+const started = Date.now();
+const full = new Memory("bo", { url, key, fetch: async () => new Response("", { status: 503, headers: { "Retry-After": "20" } }) });
+const query = { user_id: "bo" };
+const signal = AbortSignal.timeout(100);
+await assert.rejects(full.api.GET("/api/v1/moments", { params: { query }, signal }), { name: "TimeoutError" });
+assert.ok(Date.now() - started < 10_000);
+
+await assert.rejects(memory.search(""), { name: "Refused", message: /^400: query: / });
 
 await assert.rejects(
   new Memory("ada", { url, key: "mem_wrong" }).search("bees"),

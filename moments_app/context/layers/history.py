@@ -6,6 +6,7 @@ included together or not at all. Corrected turns keep their original words and a
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -192,7 +193,7 @@ def hot_turns(source: ContextInput) -> Sequence[Item]:
     first = min(newest, hot[0].sequence) if hot else newest
     both = zip(turns, found, strict=True)
     scored = [item if turn.sequence < first else _scored(item, turn.sequence >= newest) for turn, item in both]
-    return _paired(scored)
+    return _paired(scored, source.results)
 
 
 def _scored(item: Item, is_of_newest_round: bool) -> Item:
@@ -234,8 +235,11 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
     )
 
 
-def _paired(found: Sequence[Item]) -> list[Item]:
-    """Join each tool result to the turn before it. Drop the calls of a turn if some of their results are missing."""
+def _paired(found: Sequence[Item], sent_results: AbstractSet[object]) -> list[Item]:
+    """Join each tool result to the turn before it. Drop the calls of a turn if some of their results are missing.
+
+    The caller may send the results of the newest turn's calls.
+    """
     if not any(item.calls or item.role == TOOL for item in found):
         return [item for item in found if item.text]
     kept: list[Item] = []
@@ -246,8 +250,9 @@ def _paired(found: Sequence[Item]) -> list[Item]:
             kept.append(replace(item, call_id=known, joined=bool(kept)))
             continue
         wanted = {call.get("id") for call in item.calls}
-        results = takewhile(lambda following: following.role == TOOL, islice(found, number + 1, None))
-        if wanted and not wanted <= {result.call_id for result in results}:
+        following = takewhile(lambda later: later.role == TOOL, islice(found, number + 1, None))
+        results = sent_results if item is found[-1] else {result.call_id for result in following}
+        if wanted and not wanted <= results:
             wanted, item = set(), replace(item, calls=())
         if item.text or item.calls:
             kept.append(item)

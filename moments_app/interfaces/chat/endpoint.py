@@ -2,8 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -120,7 +122,9 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
     """
     layers = [name for name in default_layers() if not (request.has_history and name in TURN_LAYERS)]
     sent = [turn.content for turn in request.turns]
-    wanted = ContextRequest(query=request.query, format="messages", layers=layers, sent=sent)
+    wanted = ContextRequest(
+        query=request.query, format="messages", layers=layers, sent=sent, results=request.tool_call_ids
+    )
     serve = partial(
         serve_context,
         session.user_id,
@@ -150,9 +154,17 @@ def _with_context(request: ChatRequest, envelope: Envelope) -> RequestWithMemory
     sent = {turn.content for turn in request.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in sent:
         earlier.pop()  # an earlier message that was not answered
+    _drop_results(earlier, request.tool_call_ids)
     replaced = _replaced_turns(request, envelope)
     body = request.with_memory(memory, earlier, recalled, without=replaced)
     return RequestWithMemory(envelope.context_id, body, replaced)
+
+
+def _drop_results(earlier: list[dict[str, Any]], sent: Sequence[str]) -> None:
+    """Drop the results of the newest tool calls, and everything after them, if the client sends these results again."""
+    called = [place for place, message in enumerate(earlier) if message.get("tool_calls")]
+    if called and any(call.get("id") in sent for call in earlier[called[-1]]["tool_calls"]):
+        del earlier[called[-1] + 1 :]
 
 
 def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:

@@ -144,7 +144,7 @@ class ResponsesRequest(ChatRequest):
     @property
     def conversation(self) -> Any:
         named = self.body.get("conversation")
-        return named.get("id") if isinstance(named, dict) else named
+        return named.get("id", "") if isinstance(named, dict) else named
 
     def derived_session(self, user_id: str) -> str:
         """Return a session id derived from the first message, or blank if the request continues an earlier response."""

@@ -65,7 +65,13 @@ class ChatRequest:
     @property
     def has_history(self) -> bool:
         """True if the client sends earlier turns of the conversation."""
-        return any(turn.role != Message.Role.USER for turn in self.turns)
+        return any(turn.role == Message.Role.ASSISTANT for turn in self.turns)
+
+    @property
+    def tool_call_ids(self) -> list[str]:
+        """The ids of the tool calls whose results the client sends."""
+        results = [turn.payload or {} for turn in self.turns if turn.role == Message.Role.TOOL]
+        return [result["tool_call_id"] for result in results if "tool_call_id" in result]
 
     @property
     def conversation(self) -> Any:

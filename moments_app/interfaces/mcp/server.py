@@ -5,7 +5,8 @@ and return the same data. They run in threads, so none of them blocks the event 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -27,8 +28,9 @@ from mcp_types import (
     ToolAnnotations,
 )
 from pydantic import Field
-from rest_framework.exceptions import APIException, NotFound
+from rest_framework.exceptions import APIException, NotFound, ValidationError
 
+from memoryproject import __version__
 from memoryproject.serving.fair_shares import Refused
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_atom
 from moments_app.interfaces.api.entities import EntityAnswer
@@ -117,6 +119,7 @@ class Server(MCPServer):
 server = Server(
     "memory",
     title="Memory platform",
+    version=__version__,
     instructions=INSTRUCTIONS,
     # Ids may look like absolute paths, such as "x:". They are looked up in the database, never on disk.
     resource_security=ResourceSecurity(reject_absolute_paths=False),
@@ -410,7 +413,8 @@ def undo_correction(correction_id: str) -> dict[str, Any]:
     """
     connection = CURRENT.get()
     with connection.writing() as user:
-        correction = correction_or_404(user, _uuid(correction_id))
+        with _naming("correction_id"):
+            correction = correction_or_404(user, _uuid(correction_id))
         return dict(CorrectionAnswer(undo(correction, requested_by=connection.actor)).data)
 
 
@@ -418,7 +422,8 @@ def _change_fact(fact_id: str, given: dict[str, Any]) -> dict[str, Any]:
     values = FactPatch.validated(given)
     connection = CURRENT.get()
     with connection.writing() as user:
-        fact = fact_or_404(user, _uuid(fact_id.removeprefix("rem://atoms/")))
+        with _naming("fact_id"):
+            fact = fact_or_404(user, _uuid(fact_id.removeprefix("rem://atoms/")))
         return change_fact(fact, change_in(values), values, requested_by=connection.actor)
 
 
@@ -461,7 +466,8 @@ def _request_build(session_id: str, force: bool) -> dict[str, Any]:
     values = BuildInput.validated({"session_id": session_id, "force": force})
     connection = CURRENT.get()
     with connection.writing() as user:
-        session = session_or_404(user, values["session_id"])
+        with _naming("session_id"):
+            session = session_or_404(user, values["session_id"])
         job = Job.objects.request(BuildMoments.name, session, requested_by=connection.actor, force=values["force"])
         return dict(JobAnswer(job).data)
 
@@ -470,6 +476,15 @@ def _job(job_id: Any) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         jobs = Job.objects.for_user(user).select_related("session", "user")
         return dict(JobAnswer(one_or_404(jobs, job_id=job_id)).data)
+
+
+@contextmanager
+def _naming(argument: str) -> Iterator[None]:
+    """Name the argument in the error if the row that it identifies isn't found."""
+    try:
+        yield
+    except NotFound as error:
+        raise ValidationError({argument: error.detail}) from None
 
 
 def _without_none(given: dict[str, Any]) -> dict[str, Any]:

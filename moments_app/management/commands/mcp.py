@@ -4,7 +4,7 @@ from django.core.management.base import CommandParser
 
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.interfaces.mcp.server import server
-from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
+from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of, public_id
 from sessions_app.models import ApiKey
 from sessions_app.models.session import DEFAULT_AGENT
 
@@ -20,5 +20,6 @@ class Command(RefusingCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         application = application_of(options)
         person = person_of(options["user"], application)
-        CURRENT.set(Connection(person.user_id, options["agent"], "command:mcp", ApiKey.Scope.WRITE, application))
+        agent_id = public_id("--agent", options["agent"])
+        CURRENT.set(Connection(person.user_id, agent_id, "command:mcp", ApiKey.Scope.WRITE, application))
         server.run("stdio")

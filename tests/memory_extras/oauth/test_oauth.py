@@ -394,6 +394,14 @@ def test_a_registration_with_invalid_redirect_uris_is_rejected(transactional_db:
     assert not Assistant.objects.exists()
 
 
+def test_errors_of_assistants_name_the_field_and_its_limit(transactional_db: None) -> None:
+    many = {"redirect_uris": [f"{BACK}/{number}" for number in range(11)]}
+    told = Browser().post("/register", many, content_type="application/json").json()["error_description"]
+    assert told == "redirect_uris: Ensure this field has no more than 10 elements."
+    answer = Browser().post("/token", {"grant_type": "refresh_token"}, content_type="application/json").json()
+    assert "grant_type must be one of" in answer["error_description"]
+
+
 def test_open_registration_can_be_disabled_and_an_operator_can_always_register(
     settings: Settings, root: Browser, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceC
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
+from memoryproject import __version__
 from memoryproject.conf import BASE_DIR, RetentionSettings
 from memoryproject.settings import CONF
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
@@ -282,6 +283,14 @@ def test_a_shards_prompts_are_not_returned(base_url: str, ada: UserProfile) -> N
         assert (shown["name"], shown["extraction_prompt"], shown["consolidation_prompt"]) == ("kilns", None, None)
 
 
+def test_a_client_gets_the_version_of_the_platform(base_url: str, ada: UserProfile) -> None:
+    async def version(client: Client) -> str:
+        assert client.server_info
+        return client.server_info.version
+
+    assert over_http(base_url, version, key_of(ada)) == __version__
+
+
 def test_an_id_can_contain_a_comma(base_url: str) -> None:
     async def append(client: Client) -> bool:
         return (await client.call_tool("append_memory", {"content": "Owns a press."})).is_error or False
@@ -457,6 +466,10 @@ def test_errors_name_invalid_arguments(base_url: str, ada: UserProfile) -> None:
         ("get_context", {"session_id": "a/b"}, "session_id"),
         ("get_context", {"session_id": ""}, "session_id"),
         ("get_context", {"max_tokens": 0}, "max_tokens"),
+        ("build_moments", {"session_id": "nowhere"}, "session_id: Not found."),
+        ("end_fact", {"fact_id": "1"}, "fact_id: Not found."),
+        ("correct_fact", {"fact_id": str(uuid4()), "content": "Nora mends kilns."}, "fact_id: Not found."),
+        ("undo_correction", {"correction_id": str(uuid4())}, "correction_id: Not found."),
     ]
 
     async def call(client: Client) -> None:
@@ -662,13 +675,18 @@ def test_requests_are_throttled_as_over_rest(ada: UserProfile) -> None:
     assert "Retry-After" in refused[0].headers
 
 
-def test_the_command_requires_an_existing_person(ada: UserProfile) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["--user", "nobody"], "nobody"), (["--user", "ada", "--agent", "a/b"], "--agent")]
+)
+def test_the_command_requires_an_existing_person_and_a_valid_agent(
+    ada: UserProfile, arguments: list[str], told: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "manage.py", "mcp", "--user", "nobody"],
+        [sys.executable, "manage.py", "mcp", *arguments],
         cwd=BASE_DIR,
         env=environment(),
         capture_output=True,
         text=True,
     )
     assert done.returncode != 0
-    assert "nobody" in done.stderr
+    assert told in done.stderr

@@ -138,6 +138,25 @@ def test_earlier_tool_calls_come_from_memory_as_items(client: Client, upstream: 
     assert upstream.requests[2]["input"][2] == CALL
 
 
+def test_a_tool_call_comes_from_memory_before_the_result_that_the_client_sends(
+    client: Client, upstream: OpenAIServer
+) -> None:
+    calls = [behave.call_of("weather", '{"city": "Turin"}', f"call_{number}") for number in (1, 2)]
+    upstream.queue(lambda handler, body: handler.complete(None, message={"tool_calls": calls}))
+    ask(client(), "Weather?")
+    results = [RESULT, RESULT | {"call_id": "call_2"}]
+    upstream.queue(behave.error(500))
+    with pytest.raises(openai.InternalServerError):
+        ask(client(), *results)
+    for _ in range(2):  # the second call repeats the first
+        ask(client(), *results)
+    question = {"role": "user", "content": "Weather?"}
+    for sent in upstream.requests[1:]:
+        assert sent["input"][1:] == [question, CALL, CALL | {"call_id": "call_2"}, *results]
+    expected = [("user", "Weather?"), ("assistant", ""), ("tool", "Rain"), ("tool", "Rain"), ("assistant", "Noted.")]
+    assert transcript() == expected
+
+
 @pytest.mark.parametrize("named", ["s2", {"id": "s2"}])
 def test_conversation_is_the_session_and_user_the_person(client: Client, upstream: OpenAIServer, named: Any) -> None:
     ask(client("", ""), "Hello", conversation=named, user="ada")
@@ -181,6 +200,7 @@ def test_instructions_are_not_stored_and_images_are_passed_on(client: Client, up
         ({"input": "Hi", "background": True}, "background", "background"),
         ({"input": "Hi", "conversation": "a/b"}, "invalid_conversation", "conversation"),
         ({"input": "Hi", "conversation": {"id": 5}}, "invalid_conversation", "conversation"),
+        ({"input": "Hi", "conversation": {"name": "s2"}}, "invalid_conversation", "conversation"),
         ({"input": "Hi", "previous_response_id": "resp_1"}, "missing_session_id", "X-Session-Id"),
     ],
 )
