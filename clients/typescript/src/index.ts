@@ -48,8 +48,8 @@ export class Refused extends Error {
     readonly status: number,
     readonly errors: Schemas["Error"]["errors"],
   ) {
-    const told = errors.map(({ attr, detail }) => (attr ? `${attr}: ${detail}` : detail));
-    super(`${status}: ${told.join("; ") || "no error details"}`);
+    const reasons = errors.map(({ attr, detail }) => (attr ? `${attr}: ${detail}` : detail));
+    super(`${status}: ${reasons.join("; ") || "no error details"}`);
     this.name = "Refused";
   }
 }
