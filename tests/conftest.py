@@ -1,5 +1,6 @@
 """Shared fixtures: people, keys, a client, model servers, and the database of the run."""
 
+import functools
 import gc
 import os
 import random
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import hypothesis
 import pytest
 from django.conf import settings
@@ -194,6 +196,14 @@ def _settings_of_tests() -> Iterator[None]:
         ROLLING_SUMMARY=RollingSummarySettings(enabled=False),
         MEMORY_FORMATION=MemoryFormationSettings(enabled=False),
     ):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_tls_context() -> Iterator[None]:
+    """Read the certificates of authorities once, not for each HTTP client. Tests don't use TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx2._transports.default, "create_ssl_context", functools.cache(httpx2.create_ssl_context))
         yield
 
 
