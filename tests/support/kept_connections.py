@@ -34,7 +34,7 @@ class KeptConnections:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._new: Any = base.DatabaseWrapper.get_new_connection
-        self._end: Any = base.DatabaseWrapper._close
+        self._end: Any = base.DatabaseWrapper._close  # type: ignore[attr-defined]
         patch.setattr(base.DatabaseWrapper, "get_new_connection", lambda *asked: self._connect(*asked))
         patch.setattr(base.DatabaseWrapper, "_close", lambda wrapper: self._close(wrapper))
         self._parameters = connection.get_connection_params()
