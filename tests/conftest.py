@@ -1,5 +1,6 @@
 """Shared fixtures: people, keys, a client, model servers, and the database of the run."""
 
+import functools
 import gc
 import os
 import random
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import hypothesis
 import pytest
 from django.conf import settings
@@ -42,7 +44,7 @@ from sessions_app.models import ApiKey, UserProfile, daily_limit
 from sessions_app.process_cache import ProcessCache
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
-from tests.support.kept_connection import KeptConnection
+from tests.support.kept_connections import KeptConnections
 from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer, content
@@ -167,11 +169,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             with connection.cursor() as cursor:
                 cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
             connection.close()  # the setting applies to new connections
-            fresh = FreshDatabase(KeptConnection(patch))
+            kept, fresh = KeptConnections(patch), FreshDatabase()
             fresh.forget_statistics()
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
     gc.collect()  # closes connections of ended threads; while any is open, dropping the database waits
+    kept.close()
     fresh.close()
 
 
@@ -193,6 +196,14 @@ def _settings_of_tests() -> Iterator[None]:
         ROLLING_SUMMARY=RollingSummarySettings(enabled=False),
         MEMORY_FORMATION=MemoryFormationSettings(enabled=False),
     ):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_tls_context() -> Iterator[None]:
+    """Read the certificates of authorities once, not for each HTTP client. Tests don't use TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx2._transports.default, "create_ssl_context", functools.cache(httpx2.create_ssl_context))
         yield
 
 

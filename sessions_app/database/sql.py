@@ -141,7 +141,7 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
     options = model._meta
     query = InsertQuery(model, on_conflict=OnConflict.IGNORE)
     query.insert_values(_written(model), list(instances))
-    compiler = query.get_compiler(connection=connection)
+    compiler = query.get_compiler(connection.alias)
     compiler.returning_fields = [options.pk, *(options.get_field(name) for name in returned)]
     [(sql, parameters)] = compiler.as_sql()
     with connection.cursor() as cursor:
@@ -157,7 +157,7 @@ def insert_raw(instances: Sequence[Model]) -> None:
     model = type(instances[0])
     query = InsertQuery(model)
     query.insert_values(_written(model), list(instances), raw=True)
-    rows = query.get_compiler(connection=connection).execute_sql([model._meta.pk])
+    rows = query.get_compiler(connection.alias).execute_sql([model._meta.pk])
     for instance, (pk,) in zip(instances, rows, strict=True):
         instance.pk, instance._state.adding = pk, False
 
@@ -169,7 +169,7 @@ def insert_missing_raw(instances: Sequence[Model]) -> None:
     query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
     fields = [field for field in type(instances[0])._meta.concrete_fields if not field.generated]
     query.insert_values(fields, list(instances), raw=True)
-    query.get_compiler(connection=connection).execute_sql()
+    query.get_compiler(connection.alias).execute_sql()
 
 
 # --- many rows at once ---

@@ -1,11 +1,16 @@
 """Chats through the chat endpoint, and the resulting transcript."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import openai
+import psycopg
+from django.db import connection
 
 from sessions_app.models import Message
+from tests.support.kept_connections import DISCARD
+from tests.support.processes import database_url
 from tests.support.waiting import wait_until
 
 Client = Callable[..., openai.OpenAI]
@@ -27,3 +32,17 @@ def stored(count: int, session_id: str = "s1", user_id: str = "ada") -> list[tup
     """Return the transcript once it has this many turns, because answers don't wait until it is stored."""
     wait_until(lambda: len(transcript(user_id, session_id)) >= count)
     return transcript(user_id, session_id)
+
+
+@contextmanager
+def database_away() -> Iterator[None]:
+    """Reject all new connections to the test's database, and end the kept ones."""
+    name = connection.settings_dict["NAME"]
+    with psycopg.connect(database_url(), dbname="postgres", autocommit=True) as administrator:
+        administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        kept = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE datname = %s AND query = %s"
+        administrator.execute(kept, [name, DISCARD])
+        try:
+            yield
+        finally:
+            administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from tests.support.fresh_database import FreshDatabase
+from tests.support.kept_connections import DISCARD
 from tests.support.waiting import TIMEOUT, wait_until
 
 
@@ -35,7 +36,7 @@ def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def other_connections() -> int:
-    """Return the number of database connections, except this thread's and that of `FreshDatabase`.
+    """Return the number of database connections, except this thread's, that of `FreshDatabase` and kept ones.
 
     Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so this waits up to
     one second until there are none.
@@ -52,8 +53,8 @@ def _other_connections() -> int:
         cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise, a transaction repeats its first result
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND backend_type = 'client backend' AND application_name <> %s",
-            [FreshDatabase.NAME],
+            " AND backend_type = 'client backend' AND application_name <> %s AND query <> %s",
+            [FreshDatabase.NAME, DISCARD],
         )
         [others] = cursor.fetchone()
     return int(others)

@@ -2,11 +2,18 @@
 
 from datetime import timedelta
 
+from django.db import connection
+
 from moments_app.models import Moment
 from sessions_app.models import Session, UserProfile
 from tests.support.transcript import START, talk
 
 TURNS = 2  # per moment
+_LINK_TURNS_SQL = """
+UPDATE sessions_app_message turn SET moment_id = moment.id FROM moments_app_moment moment
+WHERE turn.session_id = %s AND moment.source_session_id = turn.session_id
+  AND turn.sequence BETWEEN moment.first_sequence AND moment.last_sequence
+"""
 
 
 def remember(user: UserProfile, count: int, *, session_id: str = "s1") -> list[Moment]:
@@ -18,13 +25,16 @@ def remember(user: UserProfile, count: int, *, session_id: str = "s1") -> list[M
     talked = Session.objects.filter(user=user, session_id=session_id).first()
     first = talked.message_count if talked else 0
     session = talk(user, TURNS * count, session_id=session_id)
-    return [_moment(session, first + TURNS * number, number) for number in range(count)]
+    moments = Moment.objects.bulk_create(_moment(session, first + TURNS * n, n) for n in range(count))
+    Moment.objects.relink(user.pk, moments)
+    with connection.cursor() as cursor:
+        cursor.execute(_LINK_TURNS_SQL, [session.pk])
+    return list(Moment.objects.filter(pk__in=[moment.pk for moment in moments]).order_by("pk"))
 
 
 def _moment(session: Session, first: int, number: int) -> Moment:
-    own = Moment.objects.for_user(session.user)
     starts_at = START + timedelta(days=3 * (number // 10), hours=number)
-    moment = Moment.objects.create(
+    return Moment(
         user=session.user,
         source_session=session,
         key=f"{session.session_id}-moment-{number}",
@@ -36,8 +46,5 @@ def _moment(session: Session, first: int, number: int) -> Moment:
         ends_at=starts_at + timedelta(minutes=50),
         first_sequence=first,
         last_sequence=first + TURNS - 1,
-        previous_moment_keys=list(own.newest_first().values_list("key", flat=True)[:3]),
         engine="extractive",
     )
-    session.messages.turns().filter(sequence__range=(first, first + TURNS - 1)).update(moment=moment)
-    return moment

@@ -114,7 +114,6 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
 
 
 @pytest.mark.slow
-@with_both_engines
 def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     service.post("retractions", order())
@@ -123,7 +122,6 @@ def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada
     assert_nowhere(service)
 
 
-@with_both_engines
 @pytest.mark.slow
 def test_row_41_an_answer_without_a_number_is_retracted_if_the_text_was_in_its_context(
     service: Api, ada: UserProfile
@@ -139,7 +137,6 @@ def test_row_41_an_answer_without_a_number_is_retracted_if_the_text_was_in_its_c
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/asked/messages/3"]
 
 
-@with_both_engines
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
 def test_row_41_answers_to_answers_are_retracted(service: Api, ada: UserProfile) -> None:
@@ -209,7 +206,6 @@ def test_an_answer_that_the_request_excludes_is_not_retracted(service: Api, ada:
     assert Message.objects.get(retracted_at__isnull=False).content == PLANTED
 
 
-@with_both_engines
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
 def test_an_undo_restores_the_answers_too(service: Api, ada: UserProfile) -> None:
@@ -326,7 +322,6 @@ def test_a_retraction_that_waits_for_a_shard_has_not_locked_a_later_one(ada: Use
 
 
 @pytest.mark.slow
-@with_both_engines
 @pytest.mark.usefixtures("answered")
 def test_a_row_derived_from_two_sessions_counts_once(service: Api, ada: UserProfile) -> None:
     stream = ada.streams.get(stream_type="user")
@@ -346,7 +341,6 @@ class TestAdmin:
         session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
         return reverse("admin:sessions_app_session_retract", args=[session.pk])
 
-    @with_both_engines
     @pytest.mark.slow
     @pytest.mark.usefixtures("answered")
     def test_row_41_answers_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:

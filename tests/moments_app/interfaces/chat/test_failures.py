@@ -11,18 +11,17 @@ import httpx2
 import openai
 import psycopg
 import pytest
-from django.db import connection
 from prometheus_client import REGISTRY
 from pytest_django.fixtures import Settings
 
 from sessions_app.models import ApiKey, Message, Session
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.chat import Client, ask, stored
+from tests.support.chat import Client, ask, database_away, stored
 from tests.support.concurrency import at_once
 from tests.support.contract import check
 from tests.support.openai_server import OpenAIServer
-from tests.support.processes import environment, web
+from tests.support.processes import database_url, environment, web
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -430,7 +429,7 @@ def test_a_call_continues_without_slow_memory(
     stored(2)
     settings.CHAT = settings.CHAT.model_copy(update={"memory_timeout_seconds": 0.5})
     monkeypatch.setattr("moments_app.interfaces.chat.rounds.STORE_SECONDS", 0.5)
-    with psycopg.connect(_conninfo()) as other:
+    with psycopg.connect(database_url()) as other:
         other.execute("LOCK TABLE sessions_app_session IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()
         status, headers, _ = post(site, key, {"messages": [{"role": "user", "content": "Again"}]})
@@ -444,25 +443,12 @@ def test_a_call_is_answered_without_a_database(
 ) -> None:
     post(site, key)
     stored(2)
-    name = connection.settings_dict["NAME"]
-    connection.close()
-    with psycopg.connect(_conninfo(), dbname="postgres", autocommit=True) as administrator:
-        administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-        try:
-            status, headers, body = post(site, key, {"messages": [{"role": "user", "content": "SECRET-TEXT"}]})
-            unknown, told, _ = post(site, "mem_000000000000_wrong")
-        finally:
-            administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    with database_away():
+        status, headers, body = post(site, key, {"messages": [{"role": "user", "content": "SECRET-TEXT"}]})
+        unknown, told, _ = post(site, "mem_000000000000_wrong")
     assert (status, headers["X-Memory"]) == (200, "unavailable")
     assert body["choices"][0]["message"]["content"] == "Noted."
     assert (unknown, told["Retry-After"]) == (503, "1")
     # Storing is retried for some seconds.
     assert stored(4)[2:] == [("user", "SECRET-TEXT"), ("assistant", "Noted.")]
     assert "SECRET-TEXT" not in str(capfd.readouterr())
-
-
-def _conninfo() -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
-        info = cursor.connection.info
-    return f"host={info.host} port={info.port} user={info.user} dbname={info.dbname}"

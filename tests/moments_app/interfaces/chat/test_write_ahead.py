@@ -25,7 +25,7 @@ from sessions_app.people.erase import erase_user
 from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool
 from tests.support import openai_server as behave
-from tests.support.chat import Client, ask, stored, transcript
+from tests.support.chat import Client, ask, database_away, stored, transcript
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import database_url, environment, web
 from tests.support.waiting import TIMEOUT, wait_until
@@ -77,19 +77,6 @@ def locked(*session_ids: str) -> Iterator[None]:
     with psycopg.connect(database_url()) as other:
         other.execute("SELECT 1 FROM sessions_app_session WHERE session_id = ANY(%s) FOR UPDATE", [[*session_ids]])
         yield
-
-
-@contextmanager
-def database_away() -> Iterator[None]:
-    """Reject all connections to the test's database."""
-    name = connection.settings_dict["NAME"]
-    connection.close()
-    with psycopg.connect(database_url(), dbname="postgres", autocommit=True) as administrator:
-        administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-        try:
-            yield
-        finally:
-            administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 
 
 def marks() -> dict[str, str]:
