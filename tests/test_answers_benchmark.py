@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
+from pytest_django.fixtures import Settings
 
+from benchmarks.answers import __main__ as answers
 from benchmarks.answers.kept import KeptResults
 from benchmarks.conversations import BadConversations, read_folder
+from memoryproject.conf import BASE_DIR
 from tests.support.folders import migrated
 from tests.support.openai_server import Handler, OpenAIServer, error
 from tests.test_benchmarks import KILN, table, write
@@ -128,28 +130,32 @@ def models() -> Iterator[tuple[Models, str]]:
         yield models, server.base_url
 
 
-def run(folder: Path, out: Path, url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def contexts_of(folder: Path, out: Path) -> "subprocess.CompletedProcess[str]":
+    """Let a site create the contexts, in another process."""
     code = (
         f"import pathlib, sys, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated())!r})\n"
-        "from benchmarks.answers import __main__ as answers, models\n"
-        "models.TRIES = 1\n"
+        "from benchmarks.answers import __main__ as answers\n"
         "sys.exit(answers.main(sys.argv[1:]))"
     )
-    reader = {"READER_BASE_URL": url, "READER_MODEL": "reader", "JUDGE_MODEL": "judge", "JUDGE_BASE_URL": url}
-    prices = {"ENGINE__PRICES": '{"reader": [1, 2]}', "WEB_WORKERS": "1", "EMBEDDING__PROVIDER": "none"}
-    command = [sys.executable, "-c", code, str(folder), "--out", str(out), *arguments]
-    env = os.environ | (reader if url else {}) | prices
-    return subprocess.run(command, cwd=settings.BASE_DIR, env=env, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-c", code, str(folder), "--out", str(out), "--limit", "3", "--contexts-only"]
+    env = os.environ | {"WEB_WORKERS": "1", "EMBEDDING__PROVIDER": "none"}
+    return subprocess.run(command, cwd=BASE_DIR, env=env, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow(seconds=40)
-def test_answers_are_judged_and_an_interrupted_run_continues(tmp_path: Path, models: tuple[Models, str]) -> None:
+def test_answers_are_judged_and_an_interrupted_run_continues(
+    tmp_path: Path,
+    models: tuple[Models, str],
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     folder, out = tmp_path / "conversations", tmp_path / "out"
     folder.mkdir()
     write(folder, KILN)
     standing, url = models
 
-    done = run(folder, out, "", "--limit", "3", "--contexts-only")
+    done = contexts_of(folder, out)
     assert done.returncode == 0, done.stderr[-3_000:]
     assert (standing.read, standing.judged) == (0, 0)
     contexts = [json.loads(line) for line in (out / "contexts.jsonl").read_text().splitlines()]
@@ -165,25 +171,31 @@ def test_answers_are_judged_and_an_interrupted_run_continues(tmp_path: Path, mod
     assert all(one["tokens"] <= 1_000 for one in contexts if one["key"][2].endswith("1,000"))
     assert not any("When does the kiln arrive?" in one["context"] for one in contexts)
 
+    reader = {"READER_BASE_URL": url, "READER_MODEL": "reader", "JUDGE_MODEL": "judge", "JUDGE_BASE_URL": url}
+    for name, value in reader.items():
+        monkeypatch.setenv(name, value)
+    settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"reader": (1.0, 2.0)}})
+    monkeypatch.setattr("benchmarks.answers.models.TRIES", 1)
+    arguments = [str(folder), "--out", str(out), "--limit", "3"]
     standing.fails_to_judge = True
-    failed = run(folder, out, url, "--limit", "3")
-    assert failed.returncode == 1 and "21 of 21 verdicts are missing" in failed.stderr
+    assert answers.main(arguments) == 1
+    assert "21 of 21 verdicts are missing" in capsys.readouterr().err
     assert standing.read == 21
 
     standing.fails_to_judge = False
-    done = run(folder, out, url, "--limit", "3")
-    assert done.returncode == 0, done.stderr[-3_000:]
+    assert answers.main(arguments) == 0
     assert standing.read == 21  # no question was read again
-    rows = {row["condition"]: row for row in table(done.stdout, "Answers from contexts")}
+    printed = capsys.readouterr().out
+    rows = {row["condition"]: row for row in table(printed, "Answers from contexts")}
     for condition in ("memory, 1,000", "turns, 3,000", "evidence", "whole transcript"):
         assert rows[condition]["time"] == "1.000 of 1", rows
     assert (rows["nothing"]["time"], rows["nothing"]["not answered"]) == ("0.000 of 1", "1.000 of 1")
-    costs = {row["purpose"]: row for row in table(done.stdout, "Calls and tokens")}
+    costs = {row["purpose"]: row for row in table(printed, "Calls and tokens")}
     assert costs["reader (reader)"]["calls"] == "21" and float(costs["reader (reader)"]["USD"]) > 0
     assert costs["judge (judge)"]["USD"] == "–"
 
 
-@pytest.mark.slow
-def test_a_missing_reader_is_reported_with_its_variable(tmp_path: Path) -> None:
-    done = run(tmp_path, tmp_path / "out", "")
-    assert done.returncode == 2 and "READER_MODEL is not set" in done.stderr
+def test_a_missing_reader_is_reported_with_its_variable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        answers.main([str(tmp_path), "--out", str(tmp_path / "out")])
+    assert "READER_MODEL is not set" in capsys.readouterr().err

@@ -6,24 +6,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import growth, lean, lives, memory_tokens, memory_words, quickstart, walk
+from benchmarks import __main__ as topics
+from benchmarks import growth, languages, lean, lives, memory_tokens, memory_words, prompt_caches, quickstart, walk
 from benchmarks import recall_quality as quality
 from benchmarks.clients import Http
 from benchmarks.conversations import read_folder
 from benchmarks.evidence import Statement, share_among, share_in_text
 from benchmarks.figures import Figure
 from benchmarks.kept import Results, judged, print_comparison
-from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
 from benchmarks.request import KINDS
 from benchmarks.steady import CONVERSATIONS, Seen
@@ -32,9 +34,10 @@ from moments_app.models import Job
 from moments_app.models.job import TASK
 from sessions_app.models import ApiKey, Message
 from sessions_app.text.length import estimate_tokens
-from tests.support.folders import data_folder, migrated
+from tests.support.folders import migrated, migrated_folder
 from tests.support.live import live_site
 from tests.support.openai_server import OpenAIServer
+from tests.support.processes import database_url
 from tests.support.running import of_folder
 from tests.support.waiting import wait_until
 
@@ -84,9 +87,25 @@ def run() -> Run:
     return measure
 
 
-# One topic over HTTP, one with a command, one in a process. `make bench-all` runs all topics with few rows first.
-TOPICS = {"append": "Append over HTTP", "recall": "Search facts", "settle": "Settle "}
+@pytest.fixture
+def in_this_process(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let benchmarks of a web server alone measure a site in this process, because another process starts slowly."""
+
+    @contextmanager
+    def site(*_: object) -> Iterator[SimpleNamespace]:
+        key = ApiKey.objects.issue("benchmark")[1]
+        yield SimpleNamespace(port=urlsplit(url).port, key=key, conninfo=database_url())
+
+    with live_site() as url:
+        for benchmark in (languages, prompt_caches):
+            monkeypatch.setattr(benchmark, "Site", site)
+        yield
+
+
+# One topic over HTTP, and one with a command and in this process. `make bench-all` runs all topics with few rows first.
+TOPICS = {"append": "Append over HTTP", "settle": "Settle "}
 ALL_TOPICS = {
+    "recall": "Search facts",
     "build": "Build moments of",
     "context": "Context over HTTP",
     "chat": "First byte of a streamed answer",
@@ -108,13 +127,10 @@ def test_topics_compare_the_platform_with_raw_statements(run: Run) -> None:
         assert f"### {title}" in done.stdout
 
 
-@pytest.mark.slow
-def test_an_unknown_topic_is_named() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "speed"], cwd=settings.BASE_DIR, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "speed" in done.stderr
+def test_an_unknown_topic_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        topics.main(["speed"])
+    assert "speed" in capsys.readouterr().err
 
 
 def test_results_are_written_and_compared_with_later_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,18 +249,18 @@ def test_recall_is_scored_in_each_state_for_each_search(recall_quality: Run, tmp
 
 
 @pytest.mark.slow
-def test_turns_can_be_ranked_by_words_in_a_reused_site_which_leaves_no_database_running(
+def test_turns_can_be_ranked_by_words_in_an_existing_site_which_is_kept_without_a_running_database(
     recall_quality: Run, tmp_path: Path
 ) -> None:
     lost = GARDEN | {"questions": [question("Who sold the piano?", 4, "t0"), *GARDEN["questions"]]}
     arguments = (write(tmp_path, lost), "--turns-only", "--limit", 1)
-    with data_folder() as folder:
-        for _ in range(2):  # the second run uses the site of the first
-            done = recall_quality(*arguments, "--site", folder, EMBEDDING__PROVIDER="none")
-            [row] = table(done.stdout, "Evidence in contexts and results")
-            assert (row["kinds"], row["search"], row["questions"]) == ("turns", "words alone", "1")
-            assert (row["3,000"], row["R@10"]) == ("0.000", "0.000")
-            assert of_folder(folder) == []
+    with migrated_folder() as folder:
+        done = recall_quality(*arguments, "--site", folder, EMBEDDING__PROVIDER="none")
+        [row] = table(done.stdout, "Evidence in contexts and results")
+        assert (row["kinds"], row["search"], row["questions"]) == ("turns", "words alone", "1")
+        assert (row["3,000"], row["R@10"]) == ("0.000", "0.000")
+        assert of_folder(folder) == []
+        assert (folder / "postgres").exists()
 
 
 def test_a_turn_counts_if_a_statement_derived_from_it_has_half_of_its_words(tmp_path: Path) -> None:
@@ -269,11 +285,14 @@ def test_a_turn_counts_if_a_statement_derived_from_it_has_half_of_its_words(tmp_
 
 
 @pytest.mark.slow
-def test_the_repeated_part_of_each_prompt_is_measured(run: Run, tmp_path: Path) -> None:
-    few = "import sys; from benchmarks import prompt_caches; prompt_caches.ROUNDS = 3"
-    done = run(f"{few}; sys.exit(prompt_caches.main(sys.argv[1:]))", write(tmp_path, KILN))
-    assert done.returncode == 0, done.stderr[-3_000:]
-    plans = table(done.stdout, "Prompts that stay the same")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("in_this_process")
+def test_the_repeated_part_of_each_prompt_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prompt_caches, "ROUNDS", 3)
+    assert prompt_caches.main([str(write(tmp_path, KILN))]) == 0
+    plans = table(capsys.readouterr().out, "Prompts that stay the same")
     assert [row["plan"] for row in plans] == ["query", "stable"]
     assert all(0 < float(row["minimum"]) <= float(row["mean share"]) <= 1 for row in plans)
 
@@ -376,10 +395,10 @@ def test_lines_are_spread_evenly_over_a_budget() -> None:
 
 
 def test_each_language_has_a_reworded_question_for_each_statement() -> None:
-    languages = read_languages()
+    known = languages.read_languages()
     spoken = {"ar", "de", "en", "es", "fr", "hi", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "th", "tr", "zh"}
-    assert {language.language for language in languages} == spoken
-    for language in languages:
+    assert {language.language for language in known} == spoken
+    for language in known:
         assert len(set(language.statements)) == 20
         assert {asked.statement for asked in language.questions} == set(range(20))
         assert len(set(language.small_talk)) == 10
@@ -388,22 +407,27 @@ def test_each_language_has_a_reworded_question_for_each_statement() -> None:
 
 
 @pytest.mark.slow
-def test_languages_are_scored_for_one_person_each_and_for_one_of_all(run: Run, tmp_path: Path) -> None:
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("in_this_process")
+def test_languages_are_scored_for_one_person_each_and_for_one_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = {"statements": ["The kiln arrives on Friday.", "My sisters live in Turin."], "small_talk": ["Good morning!"]}
     known = said | {"language": "en", "questions": [{"q": "which sister?", "statement": 1}]}
     lost = said | {"language": "xx", "questions": [*known["questions"], {"q": "who sold the piano?", "statement": 0}]}
-    for language in (known, lost):
-        (tmp_path / f"{language['language']}.json").write_text(json.dumps(language))
-    few = f"import pathlib, benchmarks.languages as one; one.FOLDER = pathlib.Path({str(tmp_path)!r})"
-    done = run(f"{few}; raise SystemExit(one.main(['--missed']))")
-    assert done.returncode == 0, done.stderr[-3_000:]
-    rows = table(done.stdout, "Search by words in each language")
+    for spoken in (known, lost):
+        (tmp_path / f"{spoken['language']}.json").write_text(json.dumps(spoken))
+    monkeypatch.setattr(languages, "FOLDER", tmp_path)
+    monkeypatch.setattr(languages, "settle", lambda: None)
+    assert languages.main(["--missed"]) == 0
+    printed = capsys.readouterr().out
+    rows = table(printed, "Search by words in each language")
     assert [(row["language"], row["recall@3 alone"], row["questions"]) for row in rows] == [
         ("en", "1.00", "1"),
         ("xx", "0.50", "2"),
         ("mean", "0.67", "3"),
     ]
-    assert "- xx: who sold the piano?" in done.stdout
+    assert "- xx: who sold the piano?" in printed
 
 
 def test_memory_tokens_are_counted_by_purpose_with_the_part_repeated_from_the_previous_call() -> None:

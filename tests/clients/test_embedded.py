@@ -15,7 +15,7 @@ from memory_platform.client import embedded
 from memoryproject.conf import BASE_DIR
 from tests.support import blocking_client
 from tests.support.first_steps import python_in
-from tests.support.folders import data_folder, migrated_folder
+from tests.support.folders import migrated_folder
 from tests.support.running import of_folder
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -101,14 +101,14 @@ async def main():
 
 asyncio.run(main())
 """
-    with data_folder() as empty:
-        assert "I restore kilns in Turin." in printed_by(code, empty, EMBEDDING__PROVIDER="auto", EXTRAS="")
-        assert of_folder(empty) == []
-        printed = printed_by(asking, empty, EXTRAS="")
+    with migrated_folder() as folder:
+        assert "I restore kilns in Turin." in printed_by(code, folder, EMBEDDING__PROVIDER="auto")
+        assert of_folder(folder) == []
+        printed = printed_by(asking, folder)
         assert "I restore kilns in Turin." in printed
         assert int(printed.split()[-1]) > 10
-        assert of_folder(empty) == []
-        key, log = empty / "embedded.key", empty / "embedded.log"
+        assert of_folder(folder) == []
+        key, log = folder / "embedded.key", folder / "embedded.log"
         assert [path.stat().st_mode & 0o777 for path in (key, log)] == [0o600, 0o600]
 
 

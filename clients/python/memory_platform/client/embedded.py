@@ -182,10 +182,12 @@ def keep(folder: Path, site: IO[str]) -> int:
     )
     with (folder / USERS).open("a") as users:
         try:
-            if _serves(f"http://127.0.0.1:{port}", run):
-                _ensure_key(folder, f"http://127.0.0.1:{port}", environment)
-                json.dump({"url": f"http://127.0.0.1:{port}", "keeper": os.getpid()}, site)
-                site.flush()
+            # One client for all requests, because each new one loads the certificates.
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+                if _serves(http, run):
+                    _ensure_key(folder, http, environment)
+                    json.dump({"url": f"http://127.0.0.1:{port}", "keeper": os.getpid()}, site)
+                    site.flush()
             while run.poll() is None and not _locked(users):
                 time.sleep(LOOK)
         except KeyboardInterrupt:
@@ -202,22 +204,22 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _serves(url: str, run: "subprocess.Popen[bytes]") -> bool:
+def _serves(http: httpx2.Client, run: "subprocess.Popen[bytes]") -> bool:
     """Wait until the site is ready. Return False if it exits before."""
     while run.poll() is None:
         with suppress(httpx2.RequestError):
-            if httpx2.get(f"{url}/healthz", trust_env=False).is_success:
+            if http.get("/healthz").is_success:
                 return True
         time.sleep(LOOK)
     return False
 
 
-def _ensure_key(folder: Path, url: str, environment: dict[str, str]) -> None:
+def _ensure_key(folder: Path, http: httpx2.Client, environment: dict[str, str]) -> None:
     """Create an API key, unless the folder has a valid one."""
     path = folder / KEY
     if path.exists() and (key := path.read_text()):
         known = {"Authorization": f"Bearer {key}"}
-        if httpx2.get(f"{url}/api/v1/usage", headers=known, trust_env=False).status_code != httpx2.codes.UNAUTHORIZED:
+        if http.get("/api/v1/usage", headers=known).status_code != httpx2.codes.UNAUTHORIZED:
             return
     command = [sys.executable, "-m", SERVER, "create_api_key", "embedded", "--scope", "admin"]
     printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
