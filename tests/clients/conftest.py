@@ -3,12 +3,12 @@ from collections.abc import Iterator
 import pytest
 
 from sessions_app.models import ApiKey
-from tests.support.live import live_site, pooled
+from tests.support.live import live_site
 
 
 @pytest.fixture
 def site(transactional_db: None) -> Iterator[str]:
-    with pooled(), live_site() as url:
+    with live_site() as url:
         yield url
 
 

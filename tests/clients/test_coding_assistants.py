@@ -16,7 +16,7 @@ import pytest
 
 from memory_platform.client import Memory
 from sessions_app.models import ApiKey, Message, UserProfile
-from tests.support.live import live_site, pooled
+from tests.support.live import live_site
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 PLUGIN = Path(__file__).parents[2] / "clients/coding_assistants"
@@ -64,7 +64,7 @@ def key(transactional_db: None) -> str:
 @pytest.fixture
 def hook(key: str) -> Iterator[Callable[..., Ran]]:
     """A function that runs the hook for an event, by default with the site."""
-    with pooled(), live_site() as url:
+    with live_site() as url:
 
         def run(event: Event | str, **variables: str) -> Ran:
             given = {"MEMORY_URL": url, "MEMORY_API_KEY": key, "MEMORY_USER": "ada"} | variables

@@ -38,7 +38,7 @@ from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Message, Session
 from sessions_app.models.application import DEFAULT
 from tests.support.jobs import work_off
-from tests.support.live import live_site, pooled
+from tests.support.live import live_site
 
 MARK = mark_of(0)
 
@@ -101,7 +101,7 @@ def drilled(
     """Run the drill on the test's site, with the extractive engine."""
     monkeypatch.setattr("drill.provider.LATENCY", 0)
     settings.SPOOL_DIR = tmp_path / "spool"
-    with Provider(OBEDIENT, reply) as provider, pooled(), live_site() as url:
+    with Provider(OBEDIENT, reply) as provider, live_site() as url:
         settings.CHAT = ChatSettings(upstream_base_url=provider.base_url, upstream_api_key=SecretStr("k"))
 
         def drill(planted: list[PlantedText], meanwhile: Callable[[str], object] = lambda _: None) -> list[Row]:

@@ -38,7 +38,7 @@ from tests.support.oauth import BACK, VERIFIER, asked, back_from, let_ask, let_l
 from tests.support.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIDProvider, signing_key
 from tests.support.operator import operator
 from tests.support.other_database import empty_database
-from tests.support.processes import environment, free_port
+from tests.support.processes import environment, free_port, web_at
 from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -678,6 +678,8 @@ def test_a_web_server_does_not_start_if_the_application_is_unknown(settings: Set
         call_command("check", databases=["default"])
     call_command("create_application", "shop")
     call_command("check", databases=["default"])
+    with web_at(free_port(), variables):
+        pass
 
 
 @pytest.mark.slow

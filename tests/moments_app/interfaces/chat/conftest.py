@@ -1,27 +1,20 @@
 """The site with a model behind it, and clients of the chat endpoint."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import openai
 import pytest
 
 from sessions_app.models import ApiKey
 from tests.support.chat import Client
-from tests.support.live import live_site, pooled
+from tests.support.live import live_site
 from tests.support.openai_server import OpenAIServer
 
 
 @pytest.fixture
-def new_connections() -> None:
-    """Let each request to the site open and close its own connection to the database, instead of using a pool."""
-
-
-@pytest.fixture
-def site(request: pytest.FixtureRequest, transactional_db: None, upstream: OpenAIServer) -> Iterator[str]:
+def site(transactional_db: None, upstream: OpenAIServer) -> Iterator[str]:
     """The base URL of the site. At the end, all rounds are stored."""
-    pool = nullcontext() if "new_connections" in request.fixturenames else pooled()
-    with pool, live_site() as url:
+    with live_site() as url:
         yield url
 
 

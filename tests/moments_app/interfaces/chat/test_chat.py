@@ -371,7 +371,6 @@ def test_row_10_planted_text_stays_data_in_the_memory_of_a_call(client: Client, 
     assert memory.endswith("</MemoryContext>")
 
 
-@pytest.mark.usefixtures("new_connections")
 def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client, upstream: OpenAIServer) -> None:
     upstream.hold()
     with ThreadPoolExecutor(10) as pool:

@@ -438,7 +438,6 @@ def test_a_call_continues_without_slow_memory(
     assert stored(4)[2:] == [("user", "Again"), ("assistant", "Noted.")]
 
 
-@pytest.mark.usefixtures("new_connections")
 def test_a_call_is_answered_without_a_database(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -250,7 +250,6 @@ def kill(url: str) -> None:
 # --- an unavailable database ---
 
 
-@pytest.mark.usefixtures("new_connections")
 def test_row_27_an_answer_that_ends_while_the_database_is_unavailable_is_stored_later(
     site: str, key: str, upstream: OpenAIServer
 ) -> None:
@@ -272,7 +271,6 @@ def test_row_27_an_answer_that_ends_while_the_database_is_unavailable_is_stored_
     wait_until(lambda: spool.orphan_count() == 0)
 
 
-@pytest.mark.usefixtures("new_connections")
 def test_row_27_a_round_waits_in_the_spool_while_the_database_is_unavailable(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -309,7 +307,6 @@ def test_without_a_spool_rounds_are_stored_in_the_database(client: Client, setti
     assert not_spooled() == before + 1
 
 
-@pytest.mark.usefixtures("new_connections")
 def test_a_message_that_cannot_be_stored_is_reported_and_retried(
     site: str, key: str, upstream: OpenAIServer, settings: Settings, tmp_path: Path
 ) -> None:
