@@ -142,7 +142,7 @@ def test_a_url_can_name_the_folder_of_a_socket(monkeypatch: pytest.MonkeyPatch, 
     there = address.format(folder=info.host, quoted=quote(info.host, safe=""), name=info.dbname)
     url = f"postgres://{info.user}@{there}"
     monkeypatch.setattr("memoryproject.settings.CONF", conf.load({"DATABASE_URL": url}))
-    by_url = DatabaseWrapper(connection.settings_dict | database_of(""))
+    by_url = DatabaseWrapper(connection.settings_dict | {"EMBEDDED": False} | database_of(""))
     by_url.ensure_connection()
     seen = by_url.connection.info.host, by_url.connection.info.dbname
     by_url.close()
