@@ -171,13 +171,6 @@ def test_row_26_a_second_ctrl_c_kills_all_processes(sites: Sites) -> None:
     wait_until(lambda: not of_folder(run.folder))
 
 
-def test_an_unusable_folder_is_reported_by_its_setting(folder: Path) -> None:
-    (folder / "file").touch()
-    run = Run(folder / "file", "--no-demo")
-    assert "DATA_DIR" in run.ended()
-    assert run.process.returncode == 1
-
-
 def test_commands_do_not_create_a_database(folder: Path) -> None:
     own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "MEMORY_NEW_DATABASE": ""}
     tried = manage("create_api_key", "mine", **own)
