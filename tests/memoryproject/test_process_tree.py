@@ -40,40 +40,55 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
+class Sites:
+    """The running site of this module: that of the last test, because a start takes long.
+
+    Args:
+        folder: Its data directory.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last: Run | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._last is not None and self._last.process.poll() is None
+
+    def serve(self, *, port: int | None = None) -> Run:
+        """Return the running site. Start one if the last one has ended."""
+        if self._last is None or not self.is_running:
+            self._last = Run(self._folder, "--no-demo", port=port)
+        return self._last.serve()
+
+    def stop(self) -> None:
+        if self._last is not None and self.is_running:
+            self._last.stop()
+
+
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[[], Run]]:
-    """Return a function that returns a running site: that of the last test, because a start takes long."""
+def sites() -> Iterator[Sites]:
     with migrated_folder() as folder:
-        runs: list[Run] = []
-
-        def started() -> Run:
-            if not runs or runs[-1].process.poll() is not None:
-                runs.append(Run(folder, "--no-demo"))
-            return runs[-1].serve()
-
-        yield started
-        if runs and runs[-1].process.poll() is None:
-            runs[-1].stop()
+        sites = Sites(folder)
+        yield sites
+        sites.stop()
 
 
-def test_row_26_all_processes_end_with_a_killed_root_and_the_next_start_serves(serve: Callable[[], Run]) -> None:
-    run = serve()
+def test_row_26_all_processes_end_with_a_killed_root_and_the_next_start_serves(sites: Sites) -> None:
+    run = sites.serve()
     assert len(run.members()) >= 5
     run.process.kill()
     wait_until(lambda: not of_folder(run.folder))
     assert embedded.running_socket(run.folder / "postgres") is None
-    again = Run(run.folder, "--no-demo", port=run.port).serve()
-    again.process.send_signal(signal.SIGTERM)
-    told = f"All processes stopped when process {run.process.pid} since"
-    assert told in again.ended()
-    assert of_folder(run.folder) == []
-    assert not (run.folder / MARK_FILE).exists()  # it ended regularly
+    again = sites.serve(port=run.port)
+    assert f"All processes stopped when process {run.process.pid} since" in again.printed
+    assert again.answers()
 
 
 def test_row_26_a_second_start_names_the_process_that_holds_the_directory_and_changes_nothing(
-    serve: Callable[[], Run],
+    sites: Sites,
 ) -> None:
-    run = serve()
+    run = sites.serve()
     there = {process.pid for process in run.members()}
     second = Run(run.folder, "--no-demo", port=run.port)
     printed = second.ended()
@@ -84,8 +99,8 @@ def test_row_26_a_second_start_names_the_process_that_holds_the_directory_and_ch
     assert there <= {process.pid for process in run.members()}
 
 
-def test_an_embedded_client_names_the_process_that_holds_the_directory(serve: Callable[[], Run]) -> None:
-    run = serve()
+def test_an_embedded_client_names_the_process_that_holds_the_directory(sites: Sites) -> None:
+    run = sites.serve()
     told = printed_by(MEMORY + TOLD, run.folder)
     assert f"{run.folder} is in use by process {run.process.pid} since" in told
 
@@ -126,8 +141,8 @@ def test_row_26_a_stopped_first_start_leaves_no_process_and_can_be_repeated(
     assert embedded.ensure_running(folder / "postgres")
 
 
-def test_row_25_every_killed_process_is_restarted(serve: Callable[[], Run]) -> None:
-    run = serve()
+def test_row_25_every_killed_process_is_restarted(sites: Sites) -> None:
+    run = sites.serve()
     for process in run.members():
         with suppress(psutil.Error):
             process.kill()
@@ -139,10 +154,11 @@ def test_row_25_every_killed_process_is_restarted(serve: Callable[[], Run]) -> N
     assert "Stopping." in run.ended()
     assert run.process.returncode == 0
     assert of_folder(run.folder) == []
+    assert not (run.folder / MARK_FILE).exists()  # it ended regularly
 
 
-def test_row_26_a_second_ctrl_c_kills_all_processes(serve: Callable[[], Run]) -> None:
-    run = serve()
+def test_row_26_a_second_ctrl_c_kills_all_processes(sites: Sites) -> None:
+    run = sites.serve()
     for member in run.members():  # a member that would not end on its own
         if member.name() == "The web server":
             member.suspend()
@@ -153,13 +169,6 @@ def test_row_26_a_second_ctrl_c_kills_all_processes(serve: Callable[[], Run]) ->
     run.ended()
     assert time.monotonic() - began < STOP_SECONDS  # the grace period of the suspended member
     wait_until(lambda: not of_folder(run.folder))
-
-
-def test_an_unusable_folder_is_reported_by_its_setting(folder: Path) -> None:
-    (folder / "file").touch()
-    run = Run(folder / "file", "--no-demo")
-    assert "DATA_DIR" in run.ended()
-    assert run.process.returncode == 1
 
 
 def test_commands_do_not_create_a_database(folder: Path) -> None:
