@@ -39,10 +39,10 @@ def other_connections() -> int:
     """Return the number of database connections, except this thread's, that of `FreshDatabase` and kept ones.
 
     Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so this waits up to
-    one second until there are none.
+    ten seconds until there are none.
     """
     gc.collect()
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + 10
     while (others := _other_connections()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return others

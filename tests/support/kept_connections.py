@@ -18,10 +18,11 @@ from psycopg.pq import TransactionStatus
 from memoryproject.database import base
 
 MAX_KEPT = 4
-# DISCARD ALL without DEALLOCATE ALL, because psycopg remembers which statements it has prepared.
+# DISCARD ALL without DEALLOCATE ALL, because psycopg remembers which statements it has prepared. In addition, the
+# statistics that the session has counted are flushed.
 DISCARD = """
 CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD PLANS;
-DISCARD TEMP; DISCARD SEQUENCES
+DISCARD TEMP; DISCARD SEQUENCES; SELECT pg_stat_force_next_flush()
 """
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 import psutil
+import psycopg
 from django.conf import settings
 from django.db import connection, connections
 
@@ -34,12 +35,15 @@ class Standby:
         self.socket = Path(tempfile.mkdtemp(prefix="memory-standby-"))  # separate from the folder that is copied
         os.chown(self.socket, owner.st_uid, owner.st_gid)
         self._data = str(self.socket / "postgres")
+        # Otherwise, a checkpoint could remove what was written during the backup before the standby has received it.
+        _alter_primary("SET wal_keep_size = '1GB'")
         self._run("pg_basebackup", "-h", str(socket), "-U", "postgres", "-D", self._data, "-R", "-c", "fast")
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        _alter_primary("RESET wal_keep_size")
         shutil.rmtree(self.socket)
 
     def start(self) -> None:
@@ -55,6 +59,13 @@ class Standby:
         nothing = subprocess.DEVNULL
         command = [str(self._programs / program), *arguments]
         subprocess.run(command, check=True, user=self._owner, cwd="/", stdin=nothing, stdout=nothing)
+
+
+def _alter_primary(change: str) -> None:
+    socket = embedded.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    with psycopg.connect(f"host={socket} user=postgres dbname=postgres", autocommit=True) as primary:
+        primary.execute(f"ALTER SYSTEM {change}".encode())
+        primary.execute("SELECT pg_reload_conf()")
 
 
 @contextmanager
