@@ -44,7 +44,7 @@ from sessions_app.models import ApiKey, UserProfile, daily_limit
 from sessions_app.process_cache import ProcessCache
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
-from tests.support.kept_connections import KeptConnections
+from tests.support.kept_connection import KeptConnection
 from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer, content
@@ -169,12 +169,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             with connection.cursor() as cursor:
                 cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
             connection.close()  # the setting applies to new connections
-            kept, fresh = KeptConnections(patch), FreshDatabase()
+            fresh = FreshDatabase(KeptConnection(patch))
             fresh.forget_statistics()
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
     gc.collect()  # closes connections of ended threads; while any is open, dropping the database waits
-    kept.close()
     fresh.close()
 
 

@@ -9,7 +9,6 @@ import psycopg
 from django.db import connection
 
 from sessions_app.models import Message
-from tests.support.kept_connections import DISCARD
 from tests.support.processes import database_url
 from tests.support.waiting import wait_until
 
@@ -36,12 +35,11 @@ def stored(count: int, session_id: str = "s1", user_id: str = "ada") -> list[tup
 
 @contextmanager
 def database_away() -> Iterator[None]:
-    """Reject all new connections to the test's database, and end the kept ones."""
+    """Reject all new connections to the test's database."""
     name = connection.settings_dict["NAME"]
+    connection.close()
     with psycopg.connect(database_url(), dbname="postgres", autocommit=True) as administrator:
         administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-        kept = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE datname = %s AND query = %s"
-        administrator.execute(kept, [name, DISCARD])
         try:
             yield
         finally:

@@ -11,7 +11,6 @@ from typing import Any
 from django.db import connection, transaction
 
 from tests.support.fresh_database import FreshDatabase
-from tests.support.kept_connections import DISCARD
 from tests.support.waiting import TIMEOUT, wait_until
 
 
@@ -36,7 +35,7 @@ def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def other_connections() -> int:
-    """Return the number of database connections, except this thread's, that of `FreshDatabase` and kept ones.
+    """Return the number of database connections, except this thread's and that of `FreshDatabase`.
 
     Connections of ended threads are closed first. PostgreSQL ends their processes a moment later, so this waits up to
     ten seconds until there are none.
@@ -53,8 +52,8 @@ def _other_connections() -> int:
         cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise, a transaction repeats its first result
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND backend_type = 'client backend' AND application_name <> %s AND query <> %s",
-            [FreshDatabase.NAME, DISCARD],
+            " AND backend_type = 'client backend' AND application_name <> %s",
+            [FreshDatabase.NAME],
         )
         [others] = cursor.fetchone()
     return int(others)

@@ -13,6 +13,8 @@ import psycopg
 from django.apps import apps
 from django.db import connection, connections
 
+from tests.support.kept_connection import KeptConnection
+
 SMALL = 81_920  # bytes; the planner assumes ten pages for an empty table that was never vacuumed
 
 # PostgreSQL plans these functions only once. They list large tables, analyzed tables, and new indexes.
@@ -42,11 +44,15 @@ class FreshDatabase:
 
     It has its own connection, which stays open, because a new one would first load the catalogs, which takes longer
     than everything else.
+
+    Args:
+        kept: Keeps the connection of a test. None if it is closed.
     """
 
     NAME = "fresh"  # of the connection and the schema
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptConnection | None = None) -> None:
+        self._kept = kept
         models = [model for model in apps.get_models(include_auto_created=True) if model._meta.can_migrate(connection)]
         self._tables = sorted({model._meta.db_table for model in models})
         self._to_forget = "'{}'"  # tables whose statistics `restore` resets
@@ -71,11 +77,15 @@ class FreshDatabase:
         self.restore()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
+        if self._kept:
+            self._kept.close()
         self._connection.close()
 
     def restore(self) -> None:
         """Restore the rows and indexes of every table."""
+        if self._kept:
+            self._kept.keep()
         connections.close_all()  # otherwise, this would wait for an open transaction of the test
         with self._connection.transaction():
             # A server of the test may still write buffered items. It waits here, and then finds no person.

@@ -443,7 +443,8 @@ def _two_workers() -> None:
 def last_worker(transactional_db: None, settings: Settings) -> Iterator[None]:
     """Run two workers. The first one rests."""
     settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.1})
-    connection.close()  # the forks would share it
+    connection.ensure_connection()  # the connection kept between tests, which the forks would share
+    connection.close()
     root = Fork("The root", _two_workers)
     root.start()
     try:
